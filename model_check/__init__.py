@@ -1,0 +1,1 @@
+"""Readers of a protocol: the definition, exhaustive exploration, recoverability, mutation, stories."""

@@ -1,0 +1,1 @@
+"""What must be true when weights are published under a prefix cache: protocols, scopes, wrong variants."""

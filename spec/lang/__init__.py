@@ -1,0 +1,60 @@
+"""A small language for protocols: typed actions traced once into a tree that many readers share.
+
+Nothing here knows about engines, weights or caches, and nothing beyond the standard library is imported.
+"""
+
+from spec.lang.protocol import Action, CanReach, Protocol, Step, when, wherever
+from spec.lang.scope import Scope, count_faults
+from spec.lang.terms import (
+    Bool,
+    Each,
+    Fields,
+    Index,
+    Map,
+    Map2,
+    Maybe,
+    Misuse,
+    Natural,
+    Relation,
+    Value,
+    all_of,
+    any_of,
+    count,
+    each,
+    exists,
+    field,
+    forall,
+    ghost,
+    ite,
+)
+
+__all__ = [
+    "Action",
+    "Bool",
+    "CanReach",
+    "Each",
+    "Fields",
+    "Index",
+    "Map",
+    "Map2",
+    "Maybe",
+    "Misuse",
+    "Natural",
+    "Protocol",
+    "Relation",
+    "Scope",
+    "Step",
+    "Value",
+    "all_of",
+    "any_of",
+    "count",
+    "count_faults",
+    "each",
+    "exists",
+    "field",
+    "forall",
+    "ghost",
+    "ite",
+    "when",
+    "wherever",
+]
