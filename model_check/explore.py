@@ -1,0 +1,368 @@
+"""Exhaustive, exact, breadth-first exploration of a protocol in a scope, and what it concludes.
+
+The verdict is *holds* only where every state of the scope was seen. A cap, a time limit or an interrupt makes it
+*undetermined*, and so does a goal that was never reached or a recovery that would need what the scope's bound cut off.
+"""
+
+from __future__ import annotations
+
+import enum
+import resource
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from model_check.evaluate import Instance, Space, State
+from model_check.kernel import BLOCK, Claims
+from model_check.search import Found, MemoryShort, Search
+from spec.lang import Misuse, Protocol, Scope
+from spec.lang.nodes import IndexSort
+from spec.lang.protocol import Property, Recovery
+
+Run = tuple[tuple[Instance | None, State], ...]
+DEAD_END = "no_dead_end"
+
+
+class Verdict(enum.Enum):
+    """What an exploration says of a claim."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    UNDETERMINED = "undetermined"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The verdict on one claim. `kind`: property, step property, recovery, goal or dead end."""
+
+    name: str
+    kind: str
+    doc: str
+    verdict: Verdict
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """A shortest run that breaks a claim, replayed by `evaluate`; its first state has no action before it."""
+
+    claim: str
+    kind: str
+    doc: str
+    space: Space = field(repr=False)
+    run: Run = field(repr=False)
+
+    @property
+    def steps(self) -> int:
+        """How many steps the run takes."""
+        return len(self.run) - 1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a running exploration stands."""
+
+    states: int
+    steps: int
+    depth: int
+    frontier: int
+    seconds: float
+    doing: str
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Everything one exploration found.
+
+    `states` counts representatives where `symmetric` is not empty, and `orbits` the states that they stand for (0 where
+    it was not asked for). `per_depth[d]` counts states first met after `d` steps. `cuts` counts, per sort, the steps
+    that the scope's bound cut. Times are in seconds, `grown` is the growth of the process's peak memory in bytes.
+    """
+
+    protocol: str
+    scope: Scope
+    symmetric: tuple[str, ...]
+    verdict: Verdict
+    reason: str
+    states: int
+    steps: int
+    per_depth: tuple[int, ...]
+    coverage: dict[str, int]
+    cuts: dict[str, int]
+    goals: dict[str, int]
+    outcomes: tuple[Outcome, ...]
+    counterexample: Counterexample | None
+    orbits: int
+    bits: int
+    workers: int
+    seconds_ready: float
+    seconds: float
+    grown: int
+
+    @property
+    def depth(self) -> int:
+        """The largest number of steps from an initial state."""
+        return len(self.per_depth) - 1
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """The actions that were never taken."""
+        return tuple(name for name, count in self.coverage.items() if not count)
+
+    def outcome(self, name: str) -> Outcome:
+        """The outcome of one claim."""
+        return next(o for o in self.outcomes if o.name == name)
+
+
+class Interrupted(Exception):  # noqa: N818 - raised by a caller's `progress` to end an exploration in order
+    """Stop now, and report what was found so far as undetermined."""
+
+
+def symmetric_sorts(space: Space) -> tuple[str, ...]:
+    """The index sorts whose elements the protocol cannot tell apart."""
+    return tuple(
+        s.name for s in space.protocol.sorts if isinstance(s, IndexSort) and s.name not in space.protocol.asymmetric
+    )
+
+
+def explore(
+    protocol: Protocol,
+    scope: Scope,
+    *,
+    symmetry: bool = True,
+    only: Collection[str] | None = None,
+    workers: int = 2,
+    max_states: int | None = None,
+    max_seconds: float | None = None,
+    memory: int | None = None,
+    orbits: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Exploration:
+    """Explore every state of a protocol in a scope, or as far as the first violation.
+
+    Args:
+        protocol: what to explore.
+        scope: how large a world.
+        symmetry: explore one state of those that differ only by exchanging interchangeable elements.
+        only: names of the properties and recoveries to judge; none: all.
+        workers: threads.
+        max_states: give up (undetermined) past this many states.
+        max_seconds: give up (undetermined) after this time.
+        memory: bytes the search may grow by; none: most of what is free.
+        orbits: also count the states that representatives stand for.
+        progress: called about ten times a second; may raise `Interrupted`.
+
+    Raises:
+        Misuse: the scope does not fit the protocol, or `only` names something unknown.
+        MemoryShort: the world does not fit in memory.
+    """
+    known = {**protocol.properties, **protocol.recoveries}
+    if only is not None and (unknown := sorted(set(only) - set(known) - {DEAD_END})):
+        raise Misuse(f"{protocol.name} has no property {unknown[0]!r}; it has {', '.join((*known, DEAD_END))}")
+    space = Space(protocol, scope)
+    return _Exploring(space, symmetry, only, workers, memory).run(max_states, max_seconds, orbits, progress)
+
+
+class _Exploring:
+    def __init__(
+        self, space: Space, symmetry: bool, only: Collection[str] | None, workers: int, memory: int | None
+    ) -> None:
+        chosen = space.protocol.properties.values()
+        properties = [p for p in chosen if only is None or p.name in only]
+        self.invariants = [p for p in properties if not p.stepwise]
+        self.stepwise = [p for p in properties if p.stepwise]
+        self.recoveries = [r for r in space.protocol.recoveries.values() if only is None or r.name in only]
+        self.dead_ends = only is None or DEAD_END in only
+        self.space = space
+        start = time.perf_counter()
+        claims = Claims(
+            invariants=tuple(p.node for p in self.invariants),
+            steps=tuple(p.node for p in self.stepwise),
+            goals=tuple(g.node for g in space.protocol.goals.values()),
+            rest=tuple(g.node for g in space.protocol.rest.values()),
+            recoveries=tuple((r.source, r.target) for r in self.recoveries),
+        )
+        symmetric = symmetric_sorts(space) if symmetry else ()
+        self.search = Search(space, claims, symmetric, workers, memory)
+        self.ready = time.perf_counter() - start
+
+    def run(
+        self,
+        max_states: int | None,
+        max_seconds: float | None,
+        orbits: bool,
+        progress: Callable[[Progress], None] | None,
+    ) -> Exploration:
+        search, began, peak = self.search, time.perf_counter(), _peak()
+        reason = ""
+
+        def tick(doing: str = "exploring") -> None:
+            nonlocal reason
+            seconds = time.perf_counter() - began
+            if max_seconds is not None and seconds > max_seconds:
+                reason = f"stopped after {max_seconds:g} seconds"
+                search.stop()
+            if progress is not None:
+                progress(Progress(search.states, search.steps, len(search.counts), search.counts[-1], seconds, doing))
+
+        counterexample, unreachable = None, {}
+        try:
+            found = self._violation()
+            while not found and not search.stopped and search.counts[-1]:
+                search.level(tick)
+                found = self._violation()
+                if max_states is not None and search.states > max_states:
+                    reason = reason or f"stopped past {max_states:,} states"
+                    search.stop()
+            if found:
+                counterexample = self._tell(found)
+            elif not search.stopped:
+                for recovery in self.recoveries:
+                    tick(f"how {recovery.name.replace('_', ' ')}")
+                    unreachable[recovery.name] = self._unreachable(recovery)
+                    if (lost := unreachable[recovery.name]) and lost[0] is Verdict.VIOLATED and not counterexample:
+                        counterexample = lost[1]
+        except (Interrupted, KeyboardInterrupt):
+            reason = "interrupted"
+        finally:
+            search.close()
+        complete = not reason and not search.counts[-1]
+        outcomes = self._outcomes(counterexample, complete, unreachable)
+        verdict, reason = _conclude(outcomes, reason)
+        counts = search.counts if search.counts[-1] else search.counts[:-1]
+        coverage = dict.fromkeys(self.space.protocol.actions, 0)
+        for instance, count in zip(self.space.instances, search.coverage, strict=True):
+            coverage[instance.action.name] += count
+        return Exploration(
+            protocol=self.space.protocol.name,
+            scope=self.space.scope,
+            symmetric=search.symmetric,
+            verdict=verdict,
+            reason=reason,
+            states=search.states,
+            steps=search.steps,
+            per_depth=tuple(counts),
+            coverage=coverage,
+            cuts=search.cuts,
+            goals=dict(zip(self.space.protocol.goals, search.goals, strict=True)),
+            outcomes=outcomes,
+            counterexample=counterexample,
+            orbits=search.orbit_total() if orbits and search.symmetric else 0,
+            bits=search.layout.bits,
+            workers=search.workers,
+            seconds_ready=self.ready,
+            seconds=time.perf_counter() - began,
+            grown=max(_peak() - peak, 0),
+        )
+
+    def _violation(self) -> list[Found]:
+        return [f for f in self.search.found() if f.kind != 2 or self.dead_ends]
+
+    def _tell(self, found: list[Found]) -> Counterexample:
+        """The shortest violation: a dead end lies one step before what the last level found."""
+        level = len(self.search.counts) - 1
+        first = min(found, key=lambda f: ((2, 0, 1).index(f.kind), f.prop))
+        depth = level if first.kind == 0 else level - 1
+        run = self.search.run_of(self.search.path(first.packed, depth))
+        state = run[-1][1]
+        if first.kind == 2:
+            assert not list(self.space.successors(state)), "evaluate finds a step where the search found none"
+            return Counterexample(DEAD_END, "dead end", _DEAD, self.space, tuple(run))
+        if first.kind == 0:
+            claim = self.invariants[first.prop]
+            assert not self.space.holds(claim.node, state), f"evaluate does not find {claim.name} violated"
+            return Counterexample(claim.name, "property", claim.doc, self.space, tuple(run))
+        claim = self.stepwise[first.prop]
+        instance, after = next(
+            (i, t) for i, t in self.space.successors(state) if not self.space.holds(claim.node, state, t)
+        )
+        return Counterexample(claim.name, "step property", claim.doc, self.space, (*run, (instance, after)))
+
+    def _unreachable(self, recovery: Recovery) -> tuple[Verdict, Counterexample | None]:
+        """Whether some source state has lost the target for good."""
+        search, number = self.search, self.recoveries.index(recovery)
+        allowed = np.array(
+            [i.action.kind != "fault" and i.action.name not in recovery.avoiding for i in self.space.instances],
+            np.uint8,
+        )
+        marks = search.new_marks()
+        search.seed(marks, number)
+        search.sweep(marks, allowed, cut_counts=False)
+        if search.least_unmarked(marks, number) is None:
+            return Verdict.HOLDS, None
+        search.sweep(marks, allowed, cut_counts=True)
+        lost = search.least_unmarked(marks, number)
+        if lost is None:
+            return Verdict.UNDETERMINED, None
+        packed, depth = lost
+        run = search.run_of(search.path(packed, depth))
+        return Verdict.VIOLATED, Counterexample(recovery.name, "recovery", recovery.doc, self.space, tuple(run))
+
+    def _outcomes(
+        self,
+        counterexample: Counterexample | None,
+        complete: bool,
+        unreachable: dict[str, tuple[Verdict, Counterexample | None]],
+    ) -> tuple[Outcome, ...]:
+        broken = counterexample.claim if counterexample else ""
+        open_ = Verdict.HOLDS if complete else Verdict.UNDETERMINED
+        note = "" if complete else "not every state was seen"
+        result = [
+            Outcome(p.name, _kind(p), p.doc, *((Verdict.VIOLATED, "") if p.name == broken else (open_, note)))
+            for p in (*self.invariants, *self.stepwise)
+        ]
+        if self.dead_ends:
+            verdict = Verdict.VIOLATED if broken == DEAD_END else open_
+            result.append(Outcome(DEAD_END, "dead end", _DEAD, verdict, "" if verdict is Verdict.VIOLATED else note))
+        for r in self.recoveries:
+            verdict = unreachable.get(r.name, (Verdict.UNDETERMINED, None))[0]
+            why = "" if verdict is not Verdict.UNDETERMINED else note or "the scope's bound cuts the way there"
+            result.append(Outcome(r.name, "recovery", r.doc, verdict, why))
+        reached = dict(zip(self.space.protocol.goals, self.search.goals, strict=True))
+        for goal in self.space.protocol.goals.values():
+            count = reached[goal.name]
+            verdict = Verdict.HOLDS if count else Verdict.UNDETERMINED
+            result.append(
+                Outcome(goal.name, "goal", goal.doc, verdict, f"in {count:,} states" if count else "not reached")
+            )
+        return tuple(result)
+
+
+_DEAD = "Where nothing can happen any more, the protocol says that it may rest."
+
+
+def _kind(claim: Property) -> str:
+    return "step property" if claim.stepwise else "property"
+
+
+def _conclude(outcomes: tuple[Outcome, ...], reason: str) -> tuple[Verdict, str]:
+    for outcome in outcomes:
+        if outcome.verdict is Verdict.VIOLATED:
+            return Verdict.VIOLATED, f"{outcome.name} is violated"
+    if reason:
+        return Verdict.UNDETERMINED, reason
+    for outcome in outcomes:
+        if outcome.verdict is Verdict.UNDETERMINED:
+            return Verdict.UNDETERMINED, f"{outcome.kind} {outcome.name}: {outcome.note}"
+    return Verdict.HOLDS, "every state of the scope was seen"
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+__all__ = [
+    "BLOCK",
+    "DEAD_END",
+    "Counterexample",
+    "Exploration",
+    "Interrupted",
+    "MemoryShort",
+    "Outcome",
+    "Progress",
+    "Verdict",
+    "explore",
+    "symmetric_sorts",
+]

@@ -1,0 +1,836 @@
+"""The search loop as machine code: one LLVM module for a protocol in a scope.
+
+Functions of the module (all counts and positions are 64-bit):
+
+* ``generate``: every step from one state.
+* ``judge``: which properties fail and which goals hold in one state.
+* ``canonical``: the representative of a state under exchange of interchangeable elements; ``orbit``: how many states
+  share it.
+* ``expand``: a worker's share of one level of breadth-first search.
+* ``rehash``, ``parent``, ``sweep``: fill a larger table; find who leads to a state; go one round backwards.
+
+States found are kept in order of depth in the *arena*, in blocks that a worker fills alone. The *table* is open
+addressing over 64-bit slots: the state itself if it has one word, else 32 bits of its hash and its place in the arena.
+A slot is claimed by compare-and-swap, so workers need no locks, and which states a level holds does not depend on them.
+Look-ups are done in batches whose slots were prefetched, since a search is bound by the memory it waits for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from typing import Any
+
+from llvmlite import ir
+
+from model_check.codegen import I1, I8, I16, I32, I64, Emitter, bounded
+from model_check.evaluate import Env, Space
+from model_check.layout import Layout
+from spec.lang.nodes import IndexSort, MaybeSort, Node
+
+BLOCK = 1024
+"""States in one block of the arena."""
+UNIT = 64
+"""States a worker takes at once."""
+BATCH = 256
+"""Steps looked up together: enough to hide the memory's delay, few enough for the first-level cache."""
+TOP = 1 << 63
+
+
+class Ctx(IntEnum):
+    """Words of the search's shared record."""
+
+    TABLE = 0
+    MASK = 1
+    ARENA = 2
+    FILLS = 3
+    FIRST = 4
+    LAST = 5
+    NEXT_UNIT = 6
+    NEXT_BLOCK = 7
+    BLOCKS = 8
+    STOP = 9
+    GROW = 10
+    LIMIT = 11
+    FULL = 12
+    STATS = 13
+    STRIDE = 14
+
+
+class Stat(IntEnum):
+    """Words of one worker's record, before goals, cuts, coverage and the three violations."""
+
+    STATES = 0
+    STEPS = 1
+    BLOCK = 2
+    USED = 3
+    GOALS = 8
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What the kernel judges; a recovery is a pair of source and target."""
+
+    invariants: tuple[Node, ...] = ()
+    steps: tuple[Node, ...] = ()
+    goals: tuple[Node, ...] = ()
+    rest: tuple[Node, ...] = ()
+    recoveries: tuple[tuple[Node, Node], ...] = ()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Where a worker's record keeps what."""
+
+    goals: int
+    cuts: tuple[str, ...]
+    instances: int
+    words: int
+
+    @property
+    def cut(self) -> int:
+        """First word of the counts of steps cut, per sort."""
+        return Stat.GOALS + self.goals
+
+    @property
+    def coverage(self) -> int:
+        """First word of the counts of steps taken, per instance."""
+        return self.cut + len(self.cuts)
+
+    def violation(self, kind: int) -> int:
+        """First word of a violation: present, property, instance, state. Kinds: 0 state, 1 step, 2 dead end."""
+        return self.coverage + self.instances + kind * (3 + self.words)
+
+    @property
+    def size(self) -> int:
+        """Words of a record, to whole cache lines."""
+        return (self.violation(3) + 7) // 8 * 8
+
+
+class Code:
+    """A builder with the few structured forms that the kernel is written in."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self.function = function
+        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.entry = self.b.block
+
+    def slot(self, kind: ir.Type, count: int = 1) -> ir.Value:
+        """Room on the stack."""
+        with self.b.goto_block(self.entry):
+            if self.entry.instructions:
+                self.b.position_before(self.entry.instructions[0])
+            room = self.b.alloca(kind, count)
+            room.align = 16
+            return room
+
+    def local(self, value: ir.Value) -> ir.Value:
+        """A variable with its first value."""
+        room = self.slot(value.type)
+        self.b.store(value, room)
+        return room
+
+    def add(self, room: ir.Value, amount: ir.Value | int) -> ir.Value:
+        """Add to a variable; the new value."""
+        old = self.b.load(room)
+        new = self.b.add(old, ir.Constant(old.type, amount) if isinstance(amount, int) else amount)
+        self.b.store(new, room)
+        return new
+
+    @contextmanager
+    def loop(self, test: Callable[[], ir.Value]) -> Iterator[ir.Block]:
+        """While the test holds. The block yielded is where a jump leaves the loop."""
+        head, body, done = (self.function.append_basic_block(name) for name in ("while", "do", "done"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        self.b.cbranch(test(), body, done)
+        self.b.position_at_end(body)
+        yield done
+        if not self.b.block.is_terminated:
+            self.b.branch(head)
+        self.b.position_at_end(done)
+
+    @contextmanager
+    def times(self, first: ir.Value, last: ir.Value) -> Iterator[ir.Value]:
+        """For a number from the first up to but not with the last."""
+        at = self.local(first)
+        with self.loop(lambda: self.b.icmp_unsigned("<", self.b.load(at), last)):
+            number = self.b.load(at)
+            yield number
+            self.add(at, 1)
+
+    @contextmanager
+    def when(self, cond: ir.Value, likely: bool | None = None) -> Iterator[None]:
+        """If."""
+        with self.b.if_then(cond, likely=likely):
+            yield
+
+    def jump(self, block: ir.Block) -> None:
+        """Leave; what follows is never reached."""
+        self.b.branch(block)
+        self.b.position_at_end(self.function.append_basic_block("after"))
+
+
+def i64(value: int) -> ir.Constant:
+    """A 64-bit constant."""
+    return ir.Constant(I64, value)
+
+
+class Kernel:
+    """Builds the module. `switches` makes every part of every guard and every write removable at run time."""
+
+    def __init__(self, layout: Layout, claims: Claims, symmetric: Sequence[str], *, switches: bool = False) -> None:
+        self.layout = layout
+        self.space = layout.space
+        self.claims = claims
+        self.symmetric = tuple(symmetric)
+        self.switches = switches
+        self.state = ir.IntType(64 * layout.words)
+        self.shape = self.shape_of(layout, claims)
+        self.module = ir.Module("search")
+        self.module.triple = ""
+        self.prefetch = ir.Function(
+            self.module, ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32]), "llvm.prefetch.p0"
+        )
+        pointer, state = I64.as_pointer(), self.state.as_pointer()
+        self.note = self._note()
+        self.generate = self._generate(state, pointer)
+        self.judge = self._judge(state, pointer)
+        self.promise = self._promise(state)
+        self.canonical = self._canonical(state)
+        self.orbit = self._orbit(state)
+        self.insert = self._insert(state, pointer)
+        self._expand(pointer)
+        self._rehash(pointer)
+        self._parent(state, pointer)
+        self.find = self._find(state, pointer)
+        self._sweep(pointer)
+        self._seed(pointer)
+        self._orbits(pointer)
+
+    @staticmethod
+    def shape_of(layout: Layout, claims: Claims) -> Shape:
+        """What a worker's record holds; needed even where the code comes from the disk."""
+        space = layout.space
+        sorts = dict.fromkeys(bounded(w) for a in space.protocol.actions.values() for w in a.writes)
+        return Shape(len(claims.goals), tuple(sorts), len(space.instances), layout.words)
+
+    def _function(self, name: str, result: ir.Type, *args: ir.Type, external: bool = False) -> tuple[ir.Function, Code]:
+        function = ir.Function(self.module, ir.FunctionType(result, list(args)), name)
+        if not external:
+            function.linkage = "internal"
+        return function, Code(function)
+
+    def _field(self, code: Code, ctx: ir.Value, word: int) -> ir.Value:
+        return code.b.gep(ctx, [i64(word)])
+
+    def _load(self, code: Code, ctx: ir.Value, word: int) -> ir.Value:
+        return code.b.load(self._field(code, ctx, word))
+
+    def _states(self, code: Code, ctx: ir.Value) -> ir.Value:
+        return code.b.inttoptr(self._load(code, ctx, Ctx.ARENA), self.state.as_pointer())
+
+    def _get(self, code: Code, pointer: ir.Value) -> ir.Value:
+        loaded = code.b.load(pointer)
+        loaded.align = 8
+        return loaded
+
+    def _set(self, code: Code, value: ir.Value, pointer: ir.Value) -> None:
+        code.b.store(value, pointer).align = 8
+
+    # One state
+
+    def _note(self) -> ir.Function:
+        """Keep the least violation: by property, then state, then instance. The same one whatever the workers do."""
+        pointer = I64.as_pointer()
+        function, c = self._function("note", ir.VoidType(), pointer, I64, I64, self.state.as_pointer())
+        function.attributes.add("noinline")
+        record, prop, instance, at = function.args
+        b = c.b
+        state = self._get(c, at)
+        kept = b.bitcast(b.gep(record, [i64(3)]), self.state.as_pointer())
+        old = self._get(c, kept)
+        old_prop, old_instance = b.load(b.gep(record, [i64(1)])), b.load(b.gep(record, [i64(2)]))
+        same_prop = b.icmp_unsigned("==", prop, old_prop)
+        less = b.or_(
+            b.icmp_unsigned("<", prop, old_prop),
+            b.and_(
+                same_prop,
+                b.or_(
+                    b.icmp_unsigned("<", state, old),
+                    b.and_(b.icmp_unsigned("==", state, old), b.icmp_unsigned("<", instance, old_instance)),
+                ),
+            ),
+        )
+        absent = b.icmp_unsigned("==", b.load(record), i64(0))
+        with c.when(b.or_(absent, less)):
+            b.store(i64(1), record)
+            b.store(prop, b.gep(record, [i64(1)]))
+            b.store(instance, b.gep(record, [i64(2)]))
+            self._set(c, state, kept)
+        b.ret_void()
+        return function
+
+    def _generate(self, state: ir.Type, pointer: ir.Type) -> ir.Function:
+        """``generate(state, out, instances, cuts, step violation, switch) -> steps | cut << 32``."""
+        function, c = self._function(
+            "generate", I64, state, state, I16.as_pointer(), pointer, pointer, I32, external=True
+        )
+        for arg in function.args[:5]:
+            arg.add_attribute("noalias")
+        source, out, numbers, cuts, violation, switch = function.args
+        b, emit = c.b, Emitter(c.b, self.layout)
+        before = self._get(c, source)
+        count = c.local(i64(0))
+        cut_any = c.local(i64(0))
+        for number, instance in enumerate(self.space.instances):
+            action = instance.action
+            guard = emit.all_of(
+                partial(self._part, emit, node, before, instance.env, self._off(c, switch, action.name, "guard", n))
+                for n, node in enumerate(action.guard)
+            )
+            if isinstance(guard, int) and not guard:
+                continue
+            with c.when(emit.bit(guard)):
+                after, limits = emit.apply(
+                    action.writes, before, instance.env, partial(self._off, c, switch, action.name, "write")
+                )
+                fine: ir.Value = ir.Constant(I1, 1)
+                for name, cut in limits:
+                    if isinstance(cut, int) and not cut:
+                        continue
+                    place = b.gep(cuts, [i64(self.shape.cuts.index(name))])
+                    b.store(b.add(b.load(place), b.zext(emit.bit(cut), I64)), place)
+                    fine = b.and_(fine, b.not_(emit.bit(cut)))
+                if not isinstance(fine, ir.Constant):
+                    b.store(b.or_(b.load(cut_any), b.zext(b.not_(fine), I64)), cut_any)
+                with c.when(fine):
+                    at = b.load(count)
+                    self._set(c, after, b.gep(out, [at]))
+                    b.store(ir.Constant(I16, number), b.gep(numbers, [at]))
+                    b.store(b.add(at, i64(1)), count)
+                    for prop, node in enumerate(self.claims.steps):
+                        good = emit.condition(node, before, {}, after)
+                        if isinstance(good, int) and good:
+                            continue
+                        with c.when(b.not_(emit.bit(good)), likely=False):
+                            b.call(self.note, [violation, i64(prop), i64(number), source])
+        b.ret(b.or_(b.load(count), b.shl(b.load(cut_any), i64(32))))
+        return function
+
+    def _off(self, c: Code, switch: ir.Value, action: str, what: str, number: int) -> Any:
+        """Whether a part of an action is switched off."""
+        if not self.switches:
+            return 0
+        code = switch_numbers(self.space)[action, what, number]
+        return c.b.icmp_unsigned("==", switch, ir.Constant(I32, code))
+
+    def _part(self, emit: Emitter, node: Node, state: ir.Value, env: Env, off: Any) -> Any:
+        held = emit.condition(node, state, env)
+        return held if isinstance(off, int) else emit.b.or_(emit.bit(held), off)
+
+    def _mask(self, c: Code, nodes: Sequence[Node], state: ir.Value, *, negate: bool) -> ir.Value:
+        emit = Emitter(c.b, self.layout)
+        mask: ir.Value = i64(0)
+        for number, node in enumerate(nodes):
+            code = emit.condition(node, state, {})
+            bit = emit.bit(emit.negated(code) if negate else code)
+            mask = c.b.or_(mask, c.b.shl(c.b.zext(bit, I64), i64(number)))
+        return mask
+
+    def _judge(self, state: ir.Type, pointer: ir.Type) -> ir.Function:
+        """``judge(state, goals held) -> properties that fail``; bit 63: the state may rest."""
+        function, c = self._function("judge", I64, state, pointer, external=True)
+        source, goals = function.args
+        value = self._get(c, source)
+        c.b.store(self._mask(c, self.claims.goals, value, negate=False), goals)
+        bad = self._mask(c, self.claims.invariants, value, negate=True)
+        rest = self._mask(c, self.claims.rest, value, negate=False)
+        resting = c.b.zext(c.b.icmp_unsigned("!=", rest, i64(0)), I64)
+        c.b.ret(c.b.or_(bad, c.b.shl(resting, i64(63))))
+        return function
+
+    def _promise(self, state: ir.Type) -> ir.Function:
+        """``promise(state) -> bits``: for recovery n, bit 2n if a source, bit 2n + 1 if a target."""
+        function, c = self._function("promise", I64, state, external=True)
+        nodes = [node for pair in self.claims.recoveries for node in pair]
+        c.b.ret(self._mask(c, nodes, self._get(c, function.args[0]), negate=False))
+        return function
+
+    # Symmetry
+
+    def _exchanged(self) -> tuple[list[str], list[str]]:
+        """Which symmetric sorts have columns that can just be sorted, and which need every permutation tried."""
+        fields = self.space.protocol.fields.values()
+        named = {s.of.name if isinstance(s, MaybeSort) else s.name for s in (f.sort for f in fields)}
+        inner = {
+            key.name
+            for f in fields
+            if len(f.keys) == 2 and all(isinstance(k, IndexSort) for k in f.keys)
+            for key in f.keys[1:]
+        }
+        mine = [s for s in self.symmetric if self.space.scope.sizes[s] > 1]
+        tried = [s for s in mine if s in named or s in inner]
+        return [s for s in mine if s not in tried], tried
+
+    def _permuted(self, c: Code, value: ir.Value, order: dict[str, tuple[int, ...]]) -> ir.Value:
+        """The state after element ``i`` of a sort has become element ``order[sort][i]``."""
+        emit, result = Emitter(c.b, self.layout), value
+        for field in self.space.protocol.fields.values():
+            place = self.layout.places[field.name]
+            if place.width == 0:
+                continue
+            optional = isinstance(field.sort, MaybeSort)
+            inner = field.sort.of if isinstance(field.sort, MaybeSort) else field.sort
+            table = order.get(inner.name) if isinstance(inner, IndexSort) else None
+            moved = any(isinstance(k, IndexSort) and k.name in order for k in field.keys)
+            if table is None and not moved:
+                continue
+            pending = {}
+            for keys in itertools.product(*map(range, self.space.shapes[field.name])):
+                old = emit.cell(value, place.width, place.shift(keys))
+                if table is not None:
+                    names = [0, *(t + 1 for t in table)] if optional else list(table)
+                    packed = sum(n << 4 * i for i, n in enumerate(names))
+                    wide = c.b.zext(c.b.mul(emit.word(old), ir.Constant(I32, 4)), I64)
+                    old = c.b.and_(c.b.trunc(c.b.lshr(i64(packed), wide), I32), ir.Constant(I32, 15))
+                new = tuple(
+                    order[k.name][i] if isinstance(k, IndexSort) and k.name in order else i
+                    for k, i in zip(field.keys, keys, strict=True)
+                )
+                pending[place.shift(new)] = (place.width, old)
+            result = emit.store(result, pending)
+        return result
+
+    def _column(self, c: Code, value: ir.Value, sort: str, number: int) -> ir.Value:
+        columns = self.layout.columns[sort]
+        shift = ir.Constant(self.state, columns.base + number * columns.width)
+        return c.b.trunc(c.b.lshr(value, shift), ir.IntType(columns.width))
+
+    def _sorted(self, c: Code, value: ir.Value, sort: str) -> ir.Value:
+        """The state with the columns of a sort in ascending order, by a network of exchanges."""
+        columns, b = self.layout.columns[sort], c.b
+        if columns.width == 0:
+            return value
+        parts = [self._column(c, value, sort, n) for n in range(columns.count)]
+        for low, high in _network(columns.count):
+            swap = b.icmp_unsigned(">", parts[low], parts[high])
+            parts[low], parts[high] = b.select(swap, parts[high], parts[low]), b.select(swap, parts[low], parts[high])
+        full = (1 << 64 * self.layout.words) - 1
+        mask = ((1 << columns.width * columns.count) - 1) << columns.base
+        result = b.and_(value, ir.Constant(self.state, full & ~mask))
+        for number, part in enumerate(parts):
+            shift = ir.Constant(self.state, columns.base + number * columns.width)
+            result = b.or_(result, b.shl(b.zext(part, self.state), shift))
+        return result
+
+    def _orders(self, tried: list[str]) -> list[dict[str, tuple[int, ...]]]:
+        sizes = [self.space.scope.sizes[s] for s in tried]
+        choices = itertools.product(*(itertools.permutations(range(n)) for n in sizes))
+        return [dict(zip(tried, choice, strict=True)) for choice in choices]
+
+    def _images(self, c: Code, value: ir.Value) -> Iterator[ir.Value]:
+        """The state under every permutation that has to be tried, its sortable columns sorted."""
+        sortable, tried = self._exchanged()
+        for order in self._orders(tried):
+            image = self._permuted(c, value, order)
+            for sort in sortable:
+                image = self._sorted(c, image, sort)
+            yield image
+
+    def _canonical(self, state: ir.Type) -> ir.Function:
+        """``canonical(state)``: replaces a state by the least of its images."""
+        function, c = self._function("canonical", ir.VoidType(), state, external=True)
+        best: ir.Value | None = None
+        for image in self._images(c, self._get(c, function.args[0])):
+            best = image if best is None else c.b.select(c.b.icmp_unsigned("<", image, best), image, best)
+        assert best is not None
+        self._set(c, best, function.args[0])
+        c.b.ret_void()
+        return function
+
+    def _orbit(self, state: ir.Type) -> ir.Function:
+        """``orbit(representative) -> states``: the size of the group over how many of its members change nothing."""
+        function, c = self._function("orbit", I64, state, external=True)
+        b, value = c.b, self._get(c, function.args[0])
+        sortable, tried = self._exchanged()
+        fixed: ir.Value = i64(0)
+        for image in self._images(c, value):
+            fixed = b.add(fixed, b.zext(b.icmp_unsigned("==", image, value), I64))
+        group = math.prod(math.factorial(self.space.scope.sizes[s]) for s in (*sortable, *tried))
+        for sort in sortable:
+            # Equal columns stand side by side in a representative: a run of n of them has n! exchanges.
+            run: ir.Value = i64(1)
+            for number in range(1, self.layout.columns[sort].count):
+                same = (
+                    ir.Constant(I1, 1)
+                    if self.layout.columns[sort].width == 0
+                    else b.icmp_unsigned("==", *(self._column(c, value, sort, n) for n in (number - 1, number)))
+                )
+                run = b.select(same, b.add(run, i64(1)), i64(1))
+                fixed = b.mul(fixed, run)
+        b.ret(b.udiv(i64(group), fixed))
+        return function
+
+    # The table
+
+    def _mix(self, c: Code, value: ir.Value) -> ir.Value:
+        b = c.b
+
+        def stir(x: ir.Value) -> ir.Value:
+            for shift, factor in ((32, 0xD6E8FEB86659FD93), (29, 0xA0761D6478BD642F)):
+                x = b.mul(b.xor(x, b.lshr(x, i64(shift))), i64(factor))
+            return b.xor(x, b.lshr(x, i64(32)))
+
+        if self.layout.words == 1:
+            return stir(value)
+        result: ir.Value = i64(0x9E3779B97F4A7C15)
+        for word in range(self.layout.words):
+            part = b.trunc(b.lshr(value, ir.Constant(self.state, 64 * word)), I64)
+            result = stir(b.xor(result, part))
+        return result
+
+    def _insert(self, state: ir.Type, pointer: ir.Type) -> ir.Function:
+        """``insert(ctx, stats, states, instances, count)``: look a batch up, keep what is new, judge it."""
+        function, c = self._function("insert", ir.VoidType(), pointer, pointer, state, I16.as_pointer(), I64)
+        function.attributes.add("noinline")
+        ctx, stats, batch, numbers, count = function.args
+        b, one = c.b, self.layout.words == 1
+        hashes = c.slot(I64, BATCH + self.shape.instances)
+        table = b.inttoptr(self._load(c, ctx, Ctx.TABLE), pointer)
+        mask, arena = self._load(c, ctx, Ctx.MASK), self._states(c, ctx)
+        fills = b.inttoptr(self._load(c, ctx, Ctx.FILLS), pointer)
+        block, used = self._field(c, stats, Stat.BLOCK), self._field(c, stats, Stat.USED)
+        with c.times(i64(0), count) as at:
+            place = b.gep(batch, [at])
+            if self.symmetric:
+                b.call(self.canonical, [place])
+            mixed = self._mix(c, self._get(c, place))
+            b.store(mixed, b.gep(hashes, [at]))
+            slot = b.bitcast(b.gep(table, [b.and_(mixed, mask)]), I8.as_pointer())
+            b.call(self.prefetch, [slot, ir.Constant(I32, 1), ir.Constant(I32, 3), ir.Constant(I32, 1)])
+            number = b.zext(b.load(b.gep(numbers, [at])), I64)
+            seen = b.gep(stats, [b.add(i64(self.shape.coverage), number)])
+            b.store(b.add(b.load(seen), i64(1)), seen)
+        if not one:
+            with c.times(i64(0), count) as at:
+                mixed = b.load(b.gep(hashes, [at]))
+                found = b.load(b.gep(table, [b.and_(mixed, mask)]))
+                alike = b.icmp_unsigned("==", b.lshr(found, i64(32)), b.lshr(mixed, i64(32)))
+                with c.when(b.and_(alike, b.icmp_unsigned("!=", found, i64(0)))):
+                    where = b.sub(b.and_(found, i64(0xFFFFFFFF)), i64(1))
+                    b.call(
+                        self.prefetch,
+                        [
+                            b.bitcast(b.gep(arena, [where]), I8.as_pointer()),
+                            ir.Constant(I32, 0),
+                            ir.Constant(I32, 3),
+                            ir.Constant(I32, 1),
+                        ],
+                    )
+        goals = c.slot(I64)
+        with c.times(i64(0), count) as at:
+            value, mixed = self._get(c, b.gep(batch, [at])), b.load(b.gep(hashes, [at]))
+            where = c.local(b.and_(mixed, mask))
+            looking, new = c.local(ir.Constant(I1, 1)), c.local(ir.Constant(I1, 0))
+            position = b.add(b.mul(b.load(block), i64(BLOCK)), b.load(used))
+            if one:
+                key = b.or_(value, i64(TOP))
+            else:
+                self._set(c, value, b.gep(arena, [position]))
+                tag = b.shl(b.lshr(mixed, i64(32)), i64(32))
+                key = b.or_(tag, b.add(position, i64(1)))
+            with c.loop(partial(b.load, looking)):
+                slot = b.gep(table, [b.load(where)])
+                found = c.local(b.load_atomic(slot, "acquire", 8))
+                with c.when(b.icmp_unsigned("==", b.load(found), i64(0)), likely=False):
+                    swapped = b.cmpxchg(slot, i64(0), key, "acq_rel", "acquire")
+                    with b.if_else(b.extract_value(swapped, 1)) as (won, lost):
+                        with won:
+                            b.store(ir.Constant(I1, 0), looking)
+                            b.store(ir.Constant(I1, 1), new)
+                        with lost:
+                            b.store(b.extract_value(swapped, 0), found)
+                with c.when(b.load(looking)):
+                    same = c.local(b.icmp_unsigned("==", b.load(found), key))
+                    if not one:
+                        alike = b.icmp_unsigned("==", b.lshr(b.load(found), i64(32)), b.lshr(mixed, i64(32)))
+                        b.store(ir.Constant(I1, 0), same)
+                        with c.when(alike):
+                            other = self._get(c, b.gep(arena, [b.sub(b.and_(b.load(found), i64(0xFFFFFFFF)), i64(1))]))
+                            b.store(b.icmp_unsigned("==", other, value), same)
+                    b.store(b.not_(b.load(same)), looking)
+                    b.store(b.and_(b.add(b.load(where), i64(1)), mask), where)
+            with c.when(b.load(new), likely=False):
+                self._set(c, value, b.gep(arena, [position]))
+                c.add(self._field(c, stats, Stat.STATES), 1)
+                held = b.call(self.judge, [b.gep(arena, [position]), goals])
+                bad = b.and_(held, i64(TOP - 1))
+                with c.when(b.icmp_unsigned("!=", bad, i64(0)), likely=False):
+                    first = b.cttz(bad, ir.Constant(I1, 1))
+                    record = b.gep(stats, [i64(self.shape.violation(0))])
+                    b.call(self.note, [record, first, i64(0), b.gep(arena, [position])])
+                for number in range(self.shape.goals):
+                    yes = b.and_(b.lshr(b.load(goals), i64(number)), i64(1))
+                    c.add(b.gep(stats, [i64(Stat.GOALS + number)]), yes)
+                full = b.icmp_unsigned("==", c.add(used, 1), i64(BLOCK))
+                with c.when(full, likely=False):
+                    b.store(i64(BLOCK), b.gep(fills, [b.load(block)]))
+                    fresh = b.atomic_rmw("add", self._field(c, ctx, Ctx.NEXT_BLOCK), i64(1), "monotonic")
+                    b.store(fresh, block)
+                    b.store(i64(0), used)
+        b.ret_void()
+        return function
+
+    def _expand(self, pointer: ir.Type) -> None:
+        """``expand(ctx, worker, switch)``: take units of the level until none is left or the table is short."""
+        function, c = self._function("expand", ir.VoidType(), pointer, I64, I32, external=True)
+        ctx, worker, switch = function.args
+        b = c.b
+        room = BATCH + self.shape.instances
+        batch, numbers = c.slot(self.state, room), c.slot(I16, room)
+        goals = c.slot(I64)
+        stats = b.inttoptr(self._load(c, ctx, Ctx.STATS), pointer)
+        stats = b.gep(stats, [b.mul(worker, self._load(c, ctx, Ctx.STRIDE))])
+        arena = self._states(c, ctx)
+        fills = b.inttoptr(self._load(c, ctx, Ctx.FILLS), pointer)
+        first, last = self._load(c, ctx, Ctx.FIRST), self._load(c, ctx, Ctx.LAST)
+        cuts = b.gep(stats, [i64(self.shape.cut)])
+        steps = b.gep(stats, [i64(self.shape.violation(1))])
+        count, going = c.local(i64(0)), c.local(ir.Constant(I1, 1))
+        units = BLOCK // UNIT
+        next_block = self._field(c, ctx, Ctx.NEXT_BLOCK)
+        with c.loop(lambda: b.load(going)) as done:
+            halted = b.load_atomic(self._field(c, ctx, Ctx.STOP), "monotonic", 8)
+            with c.when(b.icmp_unsigned("!=", halted, i64(0)), likely=False):
+                c.jump(done)
+            taken = b.load_atomic(next_block, "monotonic", 8)
+            crowded = b.icmp_unsigned(">", b.mul(taken, i64(BLOCK)), self._load(c, ctx, Ctx.LIMIT))
+            with c.when(crowded, likely=False):
+                b.store_atomic(i64(1), self._field(c, ctx, Ctx.GROW), "monotonic", 8)
+                c.jump(done)
+            unit = b.atomic_rmw("add", self._field(c, ctx, Ctx.NEXT_UNIT), i64(1), "monotonic")
+            block = b.add(first, b.udiv(unit, i64(units)))
+            with c.when(b.icmp_unsigned(">=", block, last), likely=False):
+                c.jump(done)
+            start = b.mul(b.urem(unit, i64(units)), i64(UNIT))
+            fill = b.load(b.gep(fills, [block]))
+            end = b.add(start, i64(UNIT))
+            end = b.select(b.icmp_unsigned("<", end, fill), end, fill)
+            with c.times(start, end) as at:
+                source = b.gep(arena, [b.add(b.mul(block, i64(BLOCK)), at)])
+                filled = b.load(count)
+                out, number = b.gep(batch, [filled]), b.gep(numbers, [filled])
+                answer = b.call(self.generate, [source, out, number, cuts, steps, switch])
+                new = b.and_(answer, i64(0xFFFFFFFF))
+                c.add(b.gep(stats, [i64(Stat.STEPS)]), new)
+                with c.when(b.icmp_unsigned("==", answer, i64(0)), likely=False):
+                    held = b.call(self.judge, [source, goals])
+                    with c.when(b.icmp_signed(">=", held, i64(0))):
+                        record = b.gep(stats, [i64(self.shape.violation(2))])
+                        b.call(self.note, [record, i64(0), i64(0), source])
+                with c.when(b.icmp_unsigned(">=", c.add(count, new), i64(BATCH)), likely=False):
+                    b.call(self.insert, [ctx, stats, batch, numbers, b.load(count)])
+                    b.store(i64(0), count)
+        b.call(self.insert, [ctx, stats, batch, numbers, b.load(count)])
+        block, used = b.load(self._field(c, stats, Stat.BLOCK)), b.load(self._field(c, stats, Stat.USED))
+        b.store(used, b.gep(fills, [block]))
+        b.ret_void()
+
+    def _each_state(self, c: Code, ctx: ir.Value, first: ir.Value, last: ir.Value) -> object:
+        """Every state of the blocks from the first up to but not with the last: its place and its position."""
+        arena = self._states(c, ctx)
+        fills = c.b.inttoptr(self._load(c, ctx, Ctx.FILLS), I64.as_pointer())
+
+        @contextmanager
+        def states() -> Iterator[tuple[ir.Value, ir.Value]]:
+            with c.times(first, last) as block, c.times(i64(0), c.b.load(c.b.gep(fills, [block]))) as at:
+                position = c.b.add(c.b.mul(block, i64(BLOCK)), at)
+                yield c.b.gep(arena, [position]), position
+
+        return states()
+
+    def _rehash(self, pointer: ir.Type) -> None:
+        """``rehash(ctx, first, last)``: put the states of some blocks into an empty table."""
+        function, c = self._function("rehash", ir.VoidType(), pointer, I64, I64, external=True)
+        ctx, first, last = function.args
+        b = c.b
+        table = b.inttoptr(self._load(c, ctx, Ctx.TABLE), pointer)
+        mask = self._load(c, ctx, Ctx.MASK)
+        with self._each_state(c, ctx, first, last) as (place, position):  # type: ignore[attr-defined]
+            value = self._get(c, place)
+            mixed = self._mix(c, value)
+            where, looking = c.local(b.and_(mixed, mask)), c.local(ir.Constant(I1, 1))
+            if self.layout.words == 1:
+                key = b.or_(value, i64(TOP))
+            else:
+                key = b.or_(b.shl(b.lshr(mixed, i64(32)), i64(32)), b.add(position, i64(1)))
+            with c.loop(lambda: b.load(looking)):
+                slot = b.gep(table, [b.load(where)])
+                with c.when(b.icmp_unsigned("==", b.load(slot), i64(0))):
+                    swapped = b.cmpxchg(slot, i64(0), key, "monotonic", "monotonic")
+                    b.store(b.not_(b.extract_value(swapped, 1)), looking)
+                b.store(b.and_(b.add(b.load(where), i64(1)), mask), where)
+        b.ret_void()
+
+    def _parent(self, state: ir.Type, pointer: ir.Type) -> None:
+        """``parent(ctx, target, first, last, best, switch) -> found``: the least state with a step to the target."""
+        function, c = self._function("parent", I64, pointer, state, I64, I64, state, I32, external=True)
+        ctx, target, first, last, best, switch = function.args
+        b = c.b
+        batch, numbers = c.slot(self.state, self.shape.instances), c.slot(I16, self.shape.instances)
+        idle = c.slot(I64, self.shape.size)
+        found, wanted = c.local(i64(0)), self._get(c, target)
+        with self._each_state(c, ctx, first, last) as (place, _):  # type: ignore[attr-defined]
+            count = b.and_(b.call(self.generate, [place, batch, numbers, idle, idle, switch]), i64(0xFFFFFFFF))
+            with c.times(i64(0), count) as at:
+                out = b.gep(batch, [at])
+                if self.symmetric:
+                    b.call(self.canonical, [out])
+                with c.when(b.icmp_unsigned("==", self._get(c, out), wanted), likely=False):
+                    value = self._get(c, place)
+                    better = b.icmp_unsigned("<", value, self._get(c, best))
+                    with c.when(b.or_(better, b.icmp_unsigned("==", b.load(found), i64(0)))):
+                        self._set(c, value, best)
+                        b.store(i64(1), found)
+        b.ret(b.load(found))
+
+    def _find(self, state: ir.Type, pointer: ir.Type) -> ir.Function:
+        """``find(ctx, state) -> position``: of a state that is there; its slot for one word, its place for more."""
+        function, c = self._function("find", I64, pointer, state, external=True)
+        ctx, place = function.args
+        b = c.b
+        table = b.inttoptr(self._load(c, ctx, Ctx.TABLE), pointer)
+        mask, arena = self._load(c, ctx, Ctx.MASK), self._states(c, ctx)
+        value = self._get(c, place)
+        mixed = self._mix(c, value)
+        where = c.local(b.and_(mixed, mask))
+        with c.loop(lambda: ir.Constant(I1, 1)):
+            found = b.load(b.gep(table, [b.load(where)]))
+            with c.when(b.icmp_unsigned("==", found, i64(0)), likely=False):
+                b.ret(i64(-1))
+            if self.layout.words == 1:
+                with c.when(b.icmp_unsigned("==", found, b.or_(value, i64(TOP)))):
+                    b.ret(b.load(where))
+            else:
+                with c.when(b.icmp_unsigned("==", b.lshr(found, i64(32)), b.lshr(mixed, i64(32)))):
+                    at = b.sub(b.and_(found, i64(0xFFFFFFFF)), i64(1))
+                    with c.when(b.icmp_unsigned("==", self._get(c, b.gep(arena, [at])), value)):
+                        b.ret(at)
+            b.store(b.and_(b.add(b.load(where), i64(1)), mask), where)
+        b.unreachable()
+        return function
+
+    def _seed(self, pointer: ir.Type) -> None:
+        """``seed(ctx, marks, first, last, recovery, unmarked, best) -> count``.
+
+        With `unmarked` 0: mark the targets. With 1: count the sources that have no mark, and keep the least in `best`.
+        """
+        function, c = self._function(
+            "seed", I64, pointer, I8.as_pointer(), I64, I64, I64, I64, self.state.as_pointer(), external=True
+        )
+        ctx, marks, first, last, recovery, unmarked, best = function.args
+        b, total = c.b, c.local(i64(0))
+        with self._each_state(c, ctx, first, last) as (place, _):  # type: ignore[attr-defined]
+            bits = b.lshr(b.call(self.promise, [place]), b.shl(recovery, i64(1)))
+            mark = b.gep(marks, [b.call(self.find, [ctx, place])])
+            with b.if_else(b.icmp_unsigned("==", unmarked, i64(0))) as (mark_targets, count_sources):
+                with mark_targets, c.when(b.icmp_unsigned("!=", b.and_(bits, i64(2)), i64(0))):
+                    b.store(ir.Constant(I8, 1), mark)
+                    c.add(total, 1)
+                with count_sources:
+                    free = b.icmp_unsigned("==", b.load(mark), ir.Constant(I8, 0))
+                    source = b.icmp_unsigned("!=", b.and_(bits, i64(1)), i64(0))
+                    with c.when(b.and_(free, source)):
+                        value = self._get(c, place)
+                        better = b.icmp_unsigned("<", value, self._get(c, best))
+                        with c.when(b.or_(better, b.icmp_unsigned("==", b.load(total), i64(0)))):
+                            self._set(c, value, best)
+                        c.add(total, 1)
+        b.ret(b.load(total))
+
+    def _sweep(self, pointer: ir.Type) -> None:
+        """``sweep(ctx, marks, first, last, allowed, cut counts, switch) -> newly marked``: one round backwards.
+
+        Marks a state from which an allowed step leads to a marked one; with `cut counts`, also one whose step is cut.
+        Goes from the deepest state up, since most steps lead deeper: few rounds are needed.
+        """
+        function, c = self._function(
+            "sweep", I64, pointer, I8.as_pointer(), I64, I64, I8.as_pointer(), I64, I32, external=True
+        )
+        ctx, marks, first, last, allowed, cut_counts, switch = function.args
+        b, total = c.b, c.local(i64(0))
+        arena = self._states(c, ctx)
+        fills = b.inttoptr(self._load(c, ctx, Ctx.FILLS), pointer)
+        batch, numbers = c.slot(self.state, self.shape.instances), c.slot(I16, self.shape.instances)
+        idle = c.slot(I64, self.shape.size)
+        with c.times(i64(0), b.sub(last, first)) as up:
+            block = b.sub(b.sub(last, i64(1)), up)
+            fill = b.load(b.gep(fills, [block]))
+            with c.times(i64(0), fill) as upward:
+                at = b.sub(b.sub(fill, i64(1)), upward)
+                place = b.gep(arena, [b.add(b.mul(block, i64(BLOCK)), at)])
+                mark = b.gep(marks, [b.call(self.find, [ctx, place])])
+                with c.when(b.icmp_unsigned("==", b.load(mark), ir.Constant(I8, 0))):
+                    answer = b.call(self.generate, [place, batch, numbers, idle, idle, switch])
+                    cut = b.and_(
+                        b.icmp_unsigned("!=", b.lshr(answer, i64(32)), i64(0)),
+                        b.icmp_unsigned("!=", cut_counts, i64(0)),
+                    )
+                    reached = c.local(cut)
+                    with c.times(i64(0), b.and_(answer, i64(0xFFFFFFFF))) as step:
+                        number = b.zext(b.load(b.gep(numbers, [step])), I64)
+                        may = b.icmp_unsigned("!=", b.load(b.gep(allowed, [number])), ir.Constant(I8, 0))
+                        with c.when(b.and_(may, b.not_(b.load(reached)))):
+                            out = b.gep(batch, [step])
+                            if self.symmetric:
+                                b.call(self.canonical, [out])
+                            there = b.load(b.gep(marks, [b.call(self.find, [ctx, out])]))
+                            b.store(b.icmp_unsigned("!=", there, ir.Constant(I8, 0)), reached)
+                    with c.when(b.load(reached)):
+                        b.store(ir.Constant(I8, 1), mark)
+                        c.add(total, 1)
+        b.ret(b.load(total))
+
+    def _orbits(self, pointer: ir.Type) -> None:
+        """``orbits(ctx, first, last) -> states``: how many states the representatives of some blocks stand for."""
+        function, c = self._function("orbits", I64, pointer, I64, I64, external=True)
+        ctx, first, last = function.args
+        total = c.local(i64(0))
+        with self._each_state(c, ctx, first, last) as (place, _):  # type: ignore[attr-defined]
+            c.add(total, c.b.call(self.orbit, [place]))
+        c.b.ret(c.b.load(total))
+
+
+def switch_numbers(space: Space) -> dict[tuple[str, str, int], int]:
+    """The number that switches off each part of each action: (action, "guard" or "write", position), from 1."""
+    parts = (
+        (action.name, what, n)
+        for action in space.protocol.actions.values()
+        for what, count in (("guard", len(action.guard)), ("write", len(action.writes)))
+        for n in range(count)
+    )
+    return {part: number for number, part in enumerate(parts, 1)}
+
+
+def _network(count: int) -> list[tuple[int, int]]:
+    """Pairs to compare and exchange that sort any sequence: Batcher's odd-even merge sort."""
+    pairs: list[tuple[int, int]] = []
+    size = 1
+    while size < count:
+        gap = size
+        while gap >= 1:
+            for start in range(gap % size, count - gap, 2 * gap):
+                pairs += [
+                    (i, i + gap)
+                    for i in range(start, min(start + gap, count - gap))
+                    if i // (2 * size) == (i + gap) // (2 * size)
+                ]
+            gap //= 2
+        size *= 2
+    return pairs

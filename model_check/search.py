@@ -1,0 +1,408 @@
+"""One search in memory: the table, the arena and the workers that fill them level by level."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from model_check.evaluate import Instance, Space, State
+from model_check.kernel import BATCH, BLOCK, UNIT, Claims, Ctx, Kernel, Shape, Stat
+from model_check.layout import Layout
+from model_check.machine import Machine
+
+Words = npt.NDArray[np.uint64]
+Marks = npt.NDArray[np.uint8]
+LOAD = 0.7
+"""How full the table may get."""
+
+
+class MemoryShort(MemoryError):  # noqa: N818 - read as a word
+    """The world does not fit in the memory that may be used."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The least violation of one kind at the depth where the search stopped."""
+
+    kind: int
+    prop: int
+    instance: int
+    packed: int
+
+
+def available_memory() -> int:
+    """Bytes that could be used without swapping."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+class Search:
+    """Breadth-first search of a space. Call `level` until it answers 0; look at what was found between levels.
+
+    Args:
+        space: the protocol in its scope.
+        claims: what to judge.
+        symmetric: index sorts whose elements are interchangeable, explored up to exchange.
+        workers: threads.
+        memory: bytes the search may grow by.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        claims: Claims,
+        symmetric: Sequence[str],
+        workers: int = 2,
+        memory: int | None = None,
+        *,
+        effort: int = 2,
+        switches: bool = False,
+    ) -> None:
+        self.space = space
+        self.layout = Layout(space)
+        self.symmetric = tuple(symmetric)
+        self.workers = workers
+        self.shape = Kernel.shape_of(self.layout, claims)
+        key = repr((_source_digest(), _described(space), claims, self.symmetric, switches))
+        self.machine = Machine(
+            key, lambda: str(Kernel(self.layout, claims, self.symmetric, switches=switches).module), effort
+        )
+        self.switch = 0
+        self._memory = int(available_memory() * 0.7) if memory is None else memory
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget everything found, and start again from the initial states."""
+        words = self.layout.words
+        slack = self.workers * (UNIT + 1) * (len(self.space.instances) + 1) + BATCH + self.workers * BLOCK
+        capacity = 1 << 16
+        while capacity * (0.95 - LOAD) < slack:
+            capacity *= 2
+        # Bytes of a state: itself in the arena, and a slot of the table at worst just after it has doubled.
+        self._most = self._memory // (8 * words + int(16 / LOAD))
+        blocks = max(self._most // BLOCK, 2 * self.workers + 2)
+        try:
+            self._arena: Words = np.empty(blocks * BLOCK * words, np.uint64)
+        except MemoryError:
+            raise MemoryShort(f"no address space for {blocks * BLOCK:,} states") from None
+        self._fills: Words = np.zeros(blocks, np.uint64)
+        self._stats: Words = np.zeros((self.workers, self.shape.size), np.uint64)
+        self._ctx: Words = np.zeros(16, np.uint64)
+        self._ctx[Ctx.ARENA] = self._arena.ctypes.data
+        self._ctx[Ctx.FILLS] = self._fills.ctypes.data
+        self._ctx[Ctx.STATS] = self._stats.ctypes.data
+        self._ctx[Ctx.STRIDE] = self.shape.size
+        self._ctx[Ctx.BLOCKS] = blocks
+        self._new_table(capacity)
+        self.levels: list[tuple[int, int]] = []
+        self.counts: list[int] = []
+        self._pool: ThreadPoolExecutor | None = None
+        self._first_level()
+
+    def _new_table(self, capacity: int) -> None:
+        self._table: Words | None = None
+        self._table = np.zeros(capacity, np.uint64)
+        self._ctx[Ctx.TABLE] = self._table.ctypes.data
+        self._ctx[Ctx.MASK] = capacity - 1
+        self._ctx[Ctx.LIMIT] = int(capacity * LOAD)
+
+    def _first_level(self) -> None:
+        """Insert the initial states by hand: they go through the table like any others."""
+        packed = {self.canonical(self.layout.pack(state)) for state in self.space.initial_states()}
+        states = sorted(packed)
+        if not states:
+            raise ValueError(f"{self.space.protocol.name}: no initial state in scope {self.space.scope.name}")
+        blocks = -(-len(states) // BLOCK)
+        for position, state in enumerate(states):
+            self._arena[position * self.layout.words : (position + 1) * self.layout.words] = self._split(state)
+            self._fills[position // BLOCK] += 1
+        self._ctx[Ctx.NEXT_BLOCK] = blocks
+        self.machine.rehash(self._ctx.ctypes.data, 0, blocks)
+        self._stats[0, Stat.STATES] = len(states)
+        held = np.zeros(1, np.uint64)
+        for state in states:
+            words = self._split(state)
+            bad = self.machine.judge(words.ctypes.data, held.ctypes.data) & ~(1 << 63)
+            for goal in range(self.shape.goals):
+                self._stats[0, Stat.GOALS + goal] += int(held[0]) >> goal & 1
+            if bad:
+                prop = (bad & -bad).bit_length() - 1
+                record = self._stats[0, self.shape.violation(0) :]
+                if not record[0] or int(record[1]) > prop:
+                    record[:3] = 1, prop, 0
+                    record[3 : 3 + self.layout.words] = words
+        self.levels = [(0, blocks)]
+        self.counts = [len(states)]
+
+    def level(self, tick: Callable[[], None] | None = None) -> int:
+        """Explore one level deeper. Answers how many new states it has.
+
+        `tick` is called about ten times a second, and may call `stop`.
+
+        Raises:
+            MemoryShort: the states no longer fit.
+        """
+        ctx = self._ctx
+        first, last = self.levels[-1]
+        before = int(self._stats[:, Stat.STATES].sum())
+        start = int(ctx[Ctx.NEXT_BLOCK])
+        blocks = start + self.workers
+        self._room(blocks)
+        for worker in range(self.workers):
+            self._stats[worker, Stat.BLOCK] = start + worker
+            self._stats[worker, Stat.USED] = 0
+        ctx[Ctx.NEXT_BLOCK] = blocks
+        ctx[Ctx.FIRST], ctx[Ctx.LAST], ctx[Ctx.NEXT_UNIT] = first, last, 0
+        while True:
+            ctx[Ctx.GROW] = 0
+            self._run(tick)
+            if not ctx[Ctx.GROW] or ctx[Ctx.STOP]:
+                break
+            self._grow()
+        self.levels.append((start, int(ctx[Ctx.NEXT_BLOCK])))
+        self.counts.append(int(self._stats[:, Stat.STATES].sum()) - before)
+        return self.counts[-1]
+
+    def _run(self, tick: Callable[[], None] | None) -> None:
+        address = self._ctx.ctypes.data
+        first, last = self.levels[-1]
+        small = int(self._fills[first:last].sum()) <= UNIT
+        if (self.workers == 1 and tick is None) or small:
+            self.machine.expand(address, 0, self.switch)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="search")
+        jobs = [self._pool.submit(self.machine.expand, address, w, self.switch) for w in range(self.workers)]
+        try:
+            while wait(jobs, timeout=0.1).not_done:
+                if tick is not None:
+                    tick()
+        except BaseException:
+            self.stop()
+            wait(jobs)
+            raise
+        for job in jobs:
+            job.result()
+
+    def _room(self, blocks: int) -> None:
+        if blocks * BLOCK > self._most and blocks > 2 * self.workers + 2:
+            raise MemoryShort(f"{self.states:,} states are {self._most:,} or nearly, the most that fit")
+
+    def _grow(self) -> None:
+        used = int(self._ctx[Ctx.NEXT_BLOCK])
+        assert self._table is not None
+        capacity = 2 * len(self._table)
+        if used * BLOCK + int(capacity * LOAD / 2) > int(self._ctx[Ctx.BLOCKS]) * BLOCK and used * BLOCK >= self._most:
+            raise MemoryShort(f"{self.states:,} states are nearly the {self._most:,} that fit")
+        self._new_table(capacity)
+        # The arena must hold every state that fits under the new limit, or the limit is what fits in it.
+        room = (int(self._ctx[Ctx.BLOCKS]) - 1) * BLOCK - (capacity - int(capacity * 0.95))
+        self._ctx[Ctx.LIMIT] = min(int(capacity * LOAD), max(room, 0))
+        if used * BLOCK > int(self._ctx[Ctx.LIMIT]):
+            raise MemoryShort(f"{self.states:,} states are nearly the {self._most:,} that fit")
+        parts = [used * n // self.workers for n in range(self.workers + 1)]
+        threads = [
+            threading.Thread(target=self.machine.rehash, args=(self._ctx.ctypes.data, a, b))
+            for a, b in itertools.pairwise(parts)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def stop(self) -> None:
+        """Ask the workers to end after the states they have in hand."""
+        self._ctx[Ctx.STOP] = 1
+
+    @property
+    def stopped(self) -> bool:
+        """`stop` was called."""
+        return bool(self._ctx[Ctx.STOP])
+
+    def close(self) -> None:
+        """Let the workers go."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    # What was found
+
+    @property
+    def states(self) -> int:
+        """Distinct states (representatives, under symmetry) so far."""
+        return int(self._stats[:, Stat.STATES].sum())
+
+    @property
+    def steps(self) -> int:
+        """Steps taken so far, those to known states included."""
+        return int(self._stats[:, Stat.STEPS].sum())
+
+    @property
+    def goals(self) -> list[int]:
+        """In how many states each goal held."""
+        return [int(n) for n in self._stats[:, Stat.GOALS : Stat.GOALS + self.shape.goals].sum(axis=0)]
+
+    @property
+    def coverage(self) -> list[int]:
+        """How often each instance was taken."""
+        first = self.shape.coverage
+        return [int(n) for n in self._stats[:, first : first + self.shape.instances].sum(axis=0)]
+
+    @property
+    def cuts(self) -> dict[str, int]:
+        """How many steps the bound of each sort cut."""
+        counts = self._stats[:, self.shape.cut : self.shape.cut + len(self.shape.cuts)].sum(axis=0)
+        return {name: int(n) for name, n in zip(self.shape.cuts, counts, strict=True) if n}
+
+    def found(self) -> list[Found]:
+        """The least violation of each kind, if any."""
+        result = []
+        for kind in range(3):
+            first = self.shape.violation(kind)
+            records = [
+                (int(r[1]), self._join(r[3:]), int(r[2]))
+                for r in self._stats[:, first : first + 3 + self.layout.words]
+                if r[0]
+            ]
+            if records:
+                prop, packed, instance = min(records)
+                result.append(Found(kind, prop, instance, packed))
+        return result
+
+    # Single states
+
+    def _split(self, packed: int) -> Words:
+        return np.array([packed >> 64 * i & (1 << 64) - 1 for i in range(self.layout.words)], np.uint64)
+
+    def _join(self, words: Words) -> int:
+        return sum(int(w) << 64 * i for i, w in enumerate(words[: self.layout.words]))
+
+    def canonical(self, packed: int) -> int:
+        """The representative of a state."""
+        if not self.symmetric:
+            return packed
+        words = self._split(packed)
+        self.machine.canonical(words.ctypes.data)
+        return self._join(words)
+
+    def successors(self, packed: int) -> list[tuple[Instance, int]]:
+        """Every step from a state, by the compiled code."""
+        n, words = len(self.space.instances) + 1, self.layout.words
+        out, numbers = np.zeros(n * words, np.uint64), np.zeros(n, np.uint16)
+        idle = np.zeros(self.shape.size, np.uint64)
+        source = self._split(packed)
+        count = self.machine.generate(
+            source.ctypes.data, out.ctypes.data, numbers.ctypes.data, idle.ctypes.data, idle.ctypes.data, self.switch
+        ) & ((1 << 32) - 1)
+        return [(self.space.instances[numbers[i]], self._join(out[i * words : (i + 1) * words])) for i in range(count)]
+
+    def packed_states(self, level: int | None = None) -> list[int]:
+        """The states of one level, or of all."""
+        first, last = (0, self.levels[-1][1]) if level is None else self.levels[level]
+        words = self.layout.words
+        places = (
+            at for block in range(first, last) for at in range(block * BLOCK, block * BLOCK + int(self._fills[block]))
+        )
+        return [self._join(self._arena[at * words : (at + 1) * words]) for at in places]
+
+    def path(self, packed: int, depth: int) -> list[int]:
+        """The least path of representatives from an initial state to a state of a level."""
+        path = [packed]
+        best = np.zeros(self.layout.words, np.uint64)
+        for level in reversed(range(depth)):
+            target = self._split(path[-1])
+            found = self.machine.parent(
+                self._ctx.ctypes.data, target.ctypes.data, *self.levels[level], best.ctypes.data, self.switch
+            )
+            assert found, "every state of a level has a parent in the one before"
+            path.append(self._join(best))
+        return path[::-1]
+
+    def run_of(self, path: list[int]) -> list[tuple[Instance | None, State]]:
+        """A run, as `evaluate` takes it, whose states are represented by a path."""
+        state = min(s for s in self.space.initial_states() if self.canonical(self.layout.pack(s)) == path[0])
+        run: list[tuple[Instance | None, State]] = [(None, state)]
+        for wanted in path[1:]:
+            for instance, after in self.space.successors(state):
+                if self.canonical(self.layout.pack(after)) == wanted:
+                    run.append((instance, after))
+                    state = after
+                    break
+            else:
+                raise AssertionError("the compiled search took a step that evaluate does not know")
+        return run
+
+    # Backwards
+
+    def new_marks(self) -> Marks:
+        """A mark for every state, none set."""
+        assert self._table is not None
+        size = len(self._table) if self.layout.words == 1 else self.levels[-1][1] * BLOCK
+        return np.zeros(size, np.uint8)
+
+    def seed(self, marks: Marks, recovery: int) -> int:
+        """Mark the targets of a recovery; how many there are."""
+        best = np.zeros(self.layout.words, np.uint64)
+        return self.machine.seed(
+            self._ctx.ctypes.data, marks.ctypes.data, 0, self.levels[-1][1], recovery, 0, best.ctypes.data
+        )
+
+    def sweep(self, marks: Marks, allowed: Marks, *, cut_counts: bool) -> None:
+        """Mark every state from which allowed steps lead to a marked one or, if it counts, to a cut."""
+        parts = [self.levels[-1][1] * n // self.workers for n in range(self.workers + 1)]
+
+        def part(number: int) -> int:
+            return self.machine.sweep(
+                self._ctx.ctypes.data,
+                marks.ctypes.data,
+                parts[number],
+                parts[number + 1],
+                allowed.ctypes.data,
+                int(cut_counts),
+                self.switch,
+            )
+
+        with ThreadPoolExecutor(self.workers) as pool:
+            while sum(pool.map(part, range(self.workers))):
+                pass
+
+    def least_unmarked(self, marks: Marks, recovery: int) -> tuple[int, int] | None:
+        """The least source of a recovery without a mark among the shallowest ones, and its depth."""
+        best = np.zeros(self.layout.words, np.uint64)
+        for depth, (first, last) in enumerate(self.levels):
+            if self.machine.seed(self._ctx.ctypes.data, marks.ctypes.data, first, last, recovery, 1, best.ctypes.data):
+                return self._join(best), depth
+        return None
+
+    def orbit_total(self) -> int:
+        """How many states the representatives stand for."""
+        return self.machine.orbits(self._ctx.ctypes.data, 0, self.levels[-1][1])
+
+
+def _described(space: Space) -> object:
+    protocol = space.protocol
+    return (
+        sorted(space.scope.sizes.items()),
+        space.scope.faults,
+        tuple(protocol.fields.values()),
+        protocol.initial,
+        tuple((a.params, a.guard, a.writes) for a in protocol.actions.values()),
+    )
+
+
+def _source_digest() -> str:
+    """What the generator itself depends on: a changed one must not find the code of an older one."""
+    here = Path(__file__).parent
+    files = ("codegen.py", "kernel.py", "layout.py", "machine.py")
+    return hashlib.sha256(b"".join((here / name).read_bytes() for name in files)).hexdigest()
+
+
+__all__ = ["Claims", "Found", "MemoryShort", "Search", "Shape"]
