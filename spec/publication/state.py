@@ -181,7 +181,7 @@ class State(Fields):
     kv: Relation[Engine, Content] = ghost("the weights that made the running request's KV")
     made_by: Relation[Engine, Content] = ghost("the weights that made the entries of the tree")
     sent: Relation[Load, Content] = ghost("the bytes ever sent under an id")
-    store_failed: Bool = ghost("the last try to write the record failed")
+    undeclared: Bool = ghost("engines were retired, and the record could not be told")
     unpaired: Bool = ghost("an engine was told to take back memory it had not released")
 
 
@@ -303,6 +303,7 @@ def forget() -> dict[str, object]:
         "full": False,
         "rebuilt": False,
         "done": each(Engine, lambda e: False),
+        "undeclared": False,
     }
 
 
@@ -353,7 +354,7 @@ def first_state(colocated: Bool, mode: Value[Mode], sharing: Bool) -> dict[str, 
         "kv": each(Engine, Content, lambda e, c: False),
         "made_by": each(Engine, Content, lambda e, c: False),
         "sent": each(Load, Content, lambda v, c: (v == 0) & (c == INITIAL)),
-        "store_failed": False,
+        "undeclared": False,
         "unpaired": False,
     }
 

@@ -1,0 +1,465 @@
+"""The coordinator: one program order, the calls it makes to engines, the records it writes, and giving up.
+
+A call to every engine is one step per engine, in any order, and then a step of its own (`all_paused`, ...) once every
+process has answered. An engine that dies keeps its handle in the slot, and a call to a dead handle fails.
+"""
+
+from __future__ import annotations
+
+from spec.lang import Bool, Step, Value, all_of, each, exists, forall, ite, when
+from spec.publication.state import (
+    INCUMBENT,
+    UNLOADED,
+    Content,
+    Engine,
+    Errand,
+    Load,
+    Marker,
+    Mode,
+    Phase,
+    Request,
+    Slot,
+    Stage,
+    State,
+    content_to_establish,
+    live,
+    load_to_establish,
+    present,
+    publication,
+    vacate_all,
+)
+
+# The program order
+
+
+def following(s: State, stage: Stage) -> Value[Stage] | Stage:
+    """What comes after a stage that succeeded."""
+    match stage:
+        case Stage.RECORD_RUNNING:
+            return ite(s.colocated, Stage.PAUSE, Stage.TRAIN)
+        case Stage.PAUSE:
+            return ite(s.mode == Mode.RETRACT, Stage.FLUSH, following(s, Stage.FLUSH))
+        case Stage.FLUSH:
+            return ite(
+                s.errand == Errand.TRAIN,
+                Stage.RELEASE,
+                ite(s.memory_status == Marker.CHECKPOINT, Stage.DECLARE, following(s, Stage.DECLARE)),
+            )
+        case Stage.TRAIN:
+            return Stage.RECORD_CHECKPOINT
+        case Stage.DECLARE:
+            return ite(
+                (s.errand == Errand.PUBLISH) | s.rebuilt,
+                ite(
+                    (s.memory_target.is_none) & ~s.memory_status.is_in(*INCUMBENT),
+                    Stage.RECORD_TARGET,
+                    following(s, Stage.RECORD_TARGET),
+                ),
+                Stage.REBUILD,
+            )
+        case Stage.REBUILD:
+            return Stage.PAUSE
+        case Stage.RECORD_TARGET:
+            return ite(s.colocated, Stage.RELEASE, Stage.SEND)
+        case Stage.RELEASE:
+            return ite(s.errand == Errand.TRAIN, Stage.TRAIN, Stage.RESUME_WEIGHTS)
+        case Stage.RESUME_WEIGHTS:
+            return ite(s.errand == Errand.REJECT, Stage.RESUME_KV, Stage.SEND)
+        case Stage.SEND:
+            return ite(s.colocated, Stage.RESUME_KV, Stage.VERIFY)
+        case Stage.RESUME_KV:
+            return ite(s.errand == Errand.REJECT, Stage.CONTINUE, Stage.VERIFY)
+        case Stage.VERIFY:
+            return ite(
+                s.memory_status == Marker.UPDATING_WEIGHTS,
+                Stage.RECORD_READY,
+                ite(s.memory_status == Marker.READY_TO_COMMIT, Stage.IDLE, Stage.CONTINUE),
+            )
+        case Stage.RECORD_HEAD:
+            return Stage.CONTINUE
+        case Stage.CONTINUE:
+            return ite(
+                s.memory_status == Marker.HEAD_COMMITTED,
+                Stage.RECORD_COMPLETE,
+                ite(s.memory_status == Marker.REJECTING, Stage.RECORD_REJECTED, Stage.IDLE),
+            )
+        case Stage.RECORD_REJECTING:
+            return ite(s.colocated, Stage.RESUME_WEIGHTS, Stage.RECORD_REJECTED)
+        case Stage.RETIRE:
+            return ite(s.memory_status == Marker.CHECKPOINT, Stage.DECLARE_RETIRED, Stage.IDLE)
+        case _:
+            return Stage.IDLE
+
+
+def enter(s: State, stage: Value[Stage] | Stage) -> dict[str, object]:
+    """Go on with a stage. The latch is set before a pause can fail; with the last stage the errand is over."""
+    if isinstance(stage, Stage):
+        ends: Bool | bool = stage == Stage.IDLE
+        fences: Bool | bool = stage == Stage.PAUSE
+    else:
+        ends = stage == Stage.IDLE
+        fences = stage == Stage.PAUSE
+    changes: dict[str, object] = {"stage": stage}
+    if ends is not False:
+        changes |= {
+            "errand": Errand.NOTHING if ends is True else ite(ends, Errand.NOTHING, s.errand),
+            "full": False if ends is True else s.full & ~ends,
+            "rebuilt": False if ends is True else s.rebuilt & ~ends,
+        }
+    if fences is not False:
+        changes |= {"latch": s.latch | fences}
+    return changes
+
+
+def proceed(s: State, stage: Stage) -> dict[str, object]:
+    """The stage is done: go on with the one that follows. Nobody has answered its call yet."""
+    return {**enter(s, following(s, stage)), "done": each(Engine, lambda e: False)}
+
+
+def begin(s: State, errand: Errand, stage: Value[Stage] | Stage, *, full: Bool | bool = False) -> dict[str, object]:
+    """A call to the coordinator starts an errand."""
+    return {**enter(s, stage), "errand": errand, "full": full, "phase": Phase.SERVING}
+
+
+def give_up(s: State) -> dict[str, object]:
+    """A call failed where nobody can say what engines hold: retire them all."""
+    return {**enter(s, Stage.RETIRE), "latch": True, "done": each(Engine, lambda e: False)}
+
+
+def leave_fenced(s: State) -> dict[str, object]:
+    """Engines could not be continued. The record says how to go on, so a retry can; a repair that fails retires."""
+    repairing = s.errand.is_in(Errand.REPUBLISH, Errand.RECOVER)
+    return {
+        **enter(s, ite(repairing, Stage.RETIRE, Stage.IDLE)),
+        "done": each(Engine, lambda e: False),
+    }
+
+
+# Calls to every engine
+
+
+def asks(s: State, e: Engine, stage: Stage) -> Bool:
+    """The call of this stage is made to this engine, and has not been answered."""
+    return all_of(s.stage == stage, live(s, e), ~s.done[e])
+
+
+def all_answered(s: State, stage: Stage) -> Bool:
+    """Every handle has answered the call of this stage."""
+    return all_of(s.stage == stage, forall(Engine, lambda e: ~present(s, e) | s.done[e]))
+
+
+def drop(s: State, e: Engine) -> dict[str, object]:
+    """The engine's tree is emptied."""
+    return {"cached": {e: False}, "made_by": {e: each(Content, lambda c: False)}}
+
+
+@publication.action(by="coordinator", on="e")
+def pause(s: State, e: Engine) -> Step:
+    """An engine stops scheduling. What runs on it is settled by the engine: `retract` and `finish`."""
+    return when(asks(s, e, Stage.PAUSE)).then(paused={e: True}, done={e: True})
+
+
+@publication.action(by="coordinator")
+def all_paused(s: State) -> Step:
+    """Every engine has answered the pause."""
+    return when(all_answered(s, Stage.PAUSE)).then(**proceed(s, Stage.PAUSE))
+
+
+@publication.action(by="coordinator", on="e")
+def flush(s: State, e: Engine) -> Step:
+    """An engine empties its tree; it refuses while a request holds KV, and is asked again."""
+    return when(asks(s, e, Stage.FLUSH), s.request[e] != Request.RUNNING).then(done={e: True}, **drop(s, e))
+
+
+@publication.action(by="coordinator")
+def all_flushed(s: State) -> Step:
+    """Every engine has flushed: the barrier has passed."""
+    return when(all_answered(s, Stage.FLUSH)).then(**proceed(s, Stage.FLUSH))
+
+
+@publication.action(by="coordinator", on="e")
+def release(s: State, e: Engine) -> Step:
+    """An engine flushes and gives its memory to the trainer, keeping a copy of its weights; again is no step."""
+    return when(
+        s.stage == Stage.RELEASE, live(s, e), ~(s.kv_out[e] & s.weights_out[e]), s.request[e] != Request.RUNNING
+    ).then(kv_out={e: True}, weights_out={e: True}, **drop(s, e))
+
+
+@publication.action(by="coordinator")
+def all_released(s: State) -> Step:
+    """Every engine has released its memory."""
+    return when(
+        s.stage == Stage.RELEASE,
+        forall(Engine, lambda e: ~present(s, e) | (live(s, e) & s.kv_out[e] & s.weights_out[e])),
+    ).then(**proceed(s, Stage.RELEASE))
+
+
+@publication.action(by="trainer")
+def train(s: State) -> Step:
+    """The trainer makes the job's checkpoint."""
+    return when(s.stage == Stage.TRAIN).then(**proceed(s, Stage.TRAIN))
+
+
+@publication.action(by="coordinator", on="e")
+def rebuild(s: State, e: Engine) -> Step:
+    """An empty slot gets a new process: it runs, on the bytes it booted with, and its warm-up request left an entry.
+
+    A colocated one has released everything after its warm-up and taken back the memory of its weights.
+    """
+    return when(s.stage == Stage.REBUILD, ~present(s, e)).then(
+        slot={e: Slot.LIVE},
+        kv_out={e: s.colocated},
+        cached={e: s.sharing & ~s.colocated},
+        made_by={e: each(Content, lambda c: s.sharing & ~s.colocated & (c == UNLOADED))},
+    )
+
+
+@publication.action(by="coordinator")
+def all_rebuilt(s: State) -> Step:
+    """No slot is empty: fence survivors and replacements alike."""
+    return when(s.stage == Stage.REBUILD, forall(Engine, lambda e: present(s, e))).then(
+        **proceed(s, Stage.REBUILD), rebuilt=True
+    )
+
+
+@publication.action(by="coordinator", on="e")
+def resume_weights(s: State, e: Engine) -> Step:
+    """An engine takes the memory of its weights back, if it had released it."""
+    return when(s.stage == Stage.RESUME_WEIGHTS, live(s, e), s.weights_out[e]).then(
+        weights_out={e: False}, unpaired=s.unpaired | ~s.weights_out[e]
+    )
+
+
+@publication.action(by="coordinator")
+def all_weights_back(s: State) -> Step:
+    """Every engine has its weights in memory."""
+    return when(
+        s.stage == Stage.RESUME_WEIGHTS,
+        forall(Engine, lambda e: ~present(s, e) | (live(s, e) & ~s.weights_out[e])),
+    ).then(**proceed(s, Stage.RESUME_WEIGHTS))
+
+
+def received(s: State, e: Engine) -> Content:
+    """What an engine holds after a transfer: a difference is right only on top of the bytes it was made against."""
+    based = s.full | (s.weights[e] == s.memory_parent_content)
+    return ite(based, content_to_establish(s), UNLOADED)
+
+
+def note_sent(s: State) -> dict[str, object]:
+    """Bytes have left for some engine under the id to establish."""
+    return {
+        "sent": each(
+            Load,
+            Content,
+            lambda v, c: s.sent[v, c] | ((v == load_to_establish(s)) & (c == content_to_establish(s))),
+        )
+    }
+
+
+@publication.action(by="coordinator", on="e")
+def send(s: State, e: Engine) -> Step:
+    """An engine receives the bytes, and then the id."""
+    return when(asks(s, e, Stage.SEND)).then(
+        weights={e: received(s, e)}, reports={e: load_to_establish(s)}, done={e: True}, **note_sent(s)
+    )
+
+
+@publication.action(by="coordinator")
+def all_sent(s: State) -> Step:
+    """Every engine has answered the transfer."""
+    return when(all_answered(s, Stage.SEND)).then(**proceed(s, Stage.SEND))
+
+
+@publication.action(by="coordinator", on="e")
+def resume_kv(s: State, e: Engine) -> Step:
+    """An engine takes its KV memory back, if it had released it; the weights are in place by now."""
+    return when(s.stage == Stage.RESUME_KV, live(s, e), s.kv_out[e]).then(
+        kv_out={e: False}, unpaired=s.unpaired | ~s.kv_out[e]
+    )
+
+
+@publication.action(by="coordinator")
+def all_kv_back(s: State) -> Step:
+    """Every engine has its KV memory."""
+    return when(
+        s.stage == Stage.RESUME_KV,
+        forall(Engine, lambda e: ~present(s, e) | (live(s, e) & ~s.kv_out[e])),
+    ).then(**proceed(s, Stage.RESUME_KV))
+
+
+def verified(s: State) -> Bool:
+    """There are engines, and every one lives, reports the id and has the checksum of the bytes."""
+    return exists(Engine, lambda e: present(s, e)) & forall(
+        Engine,
+        lambda e: (
+            ~present(s, e)
+            | (live(s, e) & (s.reports[e] == load_to_establish(s)) & (s.weights[e] == content_to_establish(s)))
+        ),
+    )
+
+
+@publication.action(by="coordinator")
+def verify(s: State) -> Step:
+    """Every engine holds what was sent, under its id."""
+    return when(s.stage == Stage.VERIFY, verified(s)).then(**proceed(s, Stage.VERIFY))
+
+
+@publication.action(by="coordinator")
+def find_mismatch(s: State) -> Step:
+    """Some engine does not hold what was sent, or there is no engine."""
+    return when(s.stage == Stage.VERIFY, ~verified(s)).then(**give_up(s))
+
+
+@publication.action(by="coordinator", on="e")
+def continue_generation(s: State, e: Engine) -> Step:
+    """An engine schedules again. A request frozen in place goes on with the KV it has."""
+    return when(asks(s, e, Stage.CONTINUE)).then(
+        paused={e: False},
+        done={e: True},
+        kv={e: each(Content, lambda c: s.kv[e, c] | ((s.request[e] == Request.RUNNING) & (s.weights[e] == c)))},
+    )
+
+
+@publication.action(by="coordinator")
+def all_continued(s: State) -> Step:
+    """Every engine schedules again: the latch is cleared."""
+    return when(all_answered(s, Stage.CONTINUE)).then(**{**proceed(s, Stage.CONTINUE), "latch": False})
+
+
+@publication.action(by="coordinator")
+def find_dead(s: State) -> Step:
+    """A call reached a dead handle and failed: the barrier or the transfer has failed with it."""
+    return when(
+        s.stage.is_in(Stage.PAUSE, Stage.FLUSH, Stage.RELEASE, Stage.RESUME_WEIGHTS, Stage.SEND, Stage.RESUME_KV),
+        exists(Engine, lambda e: (s.slot[e] == Slot.DEAD) & ~s.done[e]),
+    ).then(**give_up(s))
+
+
+@publication.action(by="coordinator")
+def find_dead_at_continue(s: State) -> Step:
+    """A dead handle cannot be continued."""
+    return when(s.stage == Stage.CONTINUE, exists(Engine, lambda e: (s.slot[e] == Slot.DEAD) & ~s.done[e])).then(
+        **leave_fenced(s)
+    )
+
+
+# Giving up
+
+
+def failure(s: State) -> Value[Phase]:
+    """What health reports of an errand that was given up."""
+    return ite(s.errand == Errand.TRAIN, Phase.TRAINING_FAILED, Phase.WEIGHT_SYNC_FAILED)
+
+
+@publication.action(by="coordinator")
+def retire(s: State) -> Step:
+    """Every process is shut down and its slot emptied. That engines may hold anything is then declared, if need be."""
+    return when(s.stage == Stage.RETIRE).then(**vacate_all(), **enter(s, following(s, Stage.RETIRE)), phase=failure(s))
+
+
+# The record
+
+
+RECORDS = {
+    Stage.RECORD_RUNNING: Marker.RUNNING,
+    Stage.RECORD_CHECKPOINT: Marker.CHECKPOINT,
+    Stage.DECLARE: Marker.UPDATING_WEIGHTS,
+    Stage.RECORD_TARGET: Marker.UPDATING_WEIGHTS,
+    Stage.RECORD_READY: Marker.READY_TO_COMMIT,
+    Stage.RECORD_HEAD: Marker.HEAD_COMMITTED,
+    Stage.RECORD_COMPLETE: Marker.COMPLETE,
+    Stage.RECORD_REJECTING: Marker.REJECTING,
+    Stage.RECORD_REJECTED: Marker.REJECTED,
+    Stage.DECLARE_RETIRED: Marker.UPDATING_WEIGHTS,
+}
+"""The status that each stage of writing makes durable."""
+
+
+def record(s: State, stage: Stage) -> dict[str, object]:
+    """What the record of a stage says, without the prefix that tells disk from memory.
+
+    RUNNING is a new record: its parent is what was last completed, its checkpoint the next content.
+    """
+    values: dict[str, object] = {"status": RECORDS[stage]}
+    if stage == Stage.RECORD_RUNNING:
+        completed = s.memory_status == Marker.COMPLETE
+        values |= {
+            "parent": ite(completed, s.memory_target.or_else(0), s.memory_parent),
+            "parent_content": ite(completed, s.memory_content, s.memory_parent_content),
+            "content": s.memory_content + 1,
+            "target": None,
+        }
+    if stage == Stage.RECORD_TARGET:
+        values |= {"target": s.memory_parent + 1}
+    return values
+
+
+def written(s: State, stage: Stage) -> dict[str, object]:
+    """The record of a stage is durable, and then known to be."""
+    values = record(s, stage)
+    return {f"{where}_{name}": value for where in ("disk", "memory") for name, value in values.items()}
+
+
+def write(s: State, stage: Stage) -> Step:
+    """The record of a stage is written, and the errand goes on."""
+    return when(s.stage == stage).then(**written(s, stage), **proceed(s, stage))
+
+
+@publication.action(by="coordinator", on="disk")
+def record_running(s: State) -> Step:
+    """Durable RUNNING: the optimizer may move from here on."""
+    return write(s, Stage.RECORD_RUNNING)
+
+
+@publication.action(by="coordinator", on="disk")
+def record_checkpoint(s: State) -> Step:
+    """Durable CHECKPOINT: the job's bytes exist, and no engine has any."""
+    return write(s, Stage.RECORD_CHECKPOINT)
+
+
+@publication.action(by="coordinator", on="disk")
+def declare(s: State) -> Step:
+    """Durable UPDATING_WEIGHTS: engines may hold anything from here on."""
+    return write(s, Stage.DECLARE)
+
+
+@publication.action(by="coordinator", on="disk")
+def record_target(s: State) -> Step:
+    """The id is durable before any byte leaves under it, so that every later try uses it."""
+    return write(s, Stage.RECORD_TARGET)
+
+
+@publication.action(by="coordinator", on="disk")
+def record_ready(s: State) -> Step:
+    """Durable READY_TO_COMMIT: every engine is verified, and stays paused."""
+    return write(s, Stage.RECORD_READY)
+
+
+@publication.action(by="coordinator", on="disk")
+def record_head(s: State) -> Step:
+    """Durable HEAD_COMMITTED: the service has moved its head, engines may continue."""
+    return write(s, Stage.RECORD_HEAD)
+
+
+@publication.action(by="coordinator", on="disk")
+def record_complete(s: State) -> Step:
+    """Durable COMPLETE: every engine has continued."""
+    return write(s, Stage.RECORD_COMPLETE)
+
+
+@publication.action(by="coordinator", on="disk")
+def record_rejecting(s: State) -> Step:
+    """Durable REJECTING: the job's bytes will not be used."""
+    return write(s, Stage.RECORD_REJECTING)
+
+
+@publication.action(by="coordinator", on="disk")
+def record_rejected(s: State) -> Step:
+    """Durable REJECTED: the parent serves."""
+    return write(s, Stage.RECORD_REJECTED)
+
+
+@publication.action(by="coordinator", on="disk")
+def declare_retired(s: State) -> Step:
+    """Durable UPDATING_WEIGHTS after giving up from CHECKPOINT, so that the next try rebuilds what was retired."""
+    return write(s, Stage.DECLARE_RETIRED)
