@@ -155,7 +155,7 @@ class Emitter:
                     one = self.condition(body, state, {**env, var: v}, after)
                     one = one if isinstance(one, int) else self.b.zext(one, I32)
                     both = isinstance(total, int) and isinstance(one, int)
-                    total = total + one if both else self.b.add(self.word(total), self.word(one))  # type: ignore[operator]
+                    total = total + one if both else self.b.add(self.word(total), self.word(one))
                 return total
             case Read(field=field, keys=keys, default=default, after=second):
                 source = after if second else state

@@ -7,8 +7,10 @@ means is defined by `model_check.evaluate` and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +253,38 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
     for child in children(node):
         yield from walk(child)
+
+
+def renamed(node: Node, names: Mapping[Var, Var]) -> Node:
+    """The node with every variable it binds called after its sort, and those bound outside called as `names` says.
+
+    A bound variable gets the first of ``e``, ``e2``, ``e3`` ... that nothing around it has, so that the same text
+    always gives the same tree, whatever was traced before it.
+    """
+    match node:
+        case Var():
+            return names[node]
+        case Forall(var=var, body=body) | Exists(var=var, body=body) | Count(var=var, body=body):
+            called = named_after(var, names.values())
+            return type(node)(called, renamed(body, {**names, var: called}))
+        case Const():
+            return node
+        case _:
+            changes: dict[str, Any] = {}
+            for part in fields(node):
+                value = getattr(node, part.name)
+                if isinstance(value, Node):
+                    changes[part.name] = renamed(value, names)
+                elif isinstance(value, tuple):
+                    changes[part.name] = tuple(renamed(item, names) for item in value)
+            return replace(node, **changes)
+
+
+def named_after(var: Var, taken: Collection[Var]) -> Var:
+    """A variable of the same sort under the first free name of that sort."""
+    letter, used = var.sort.name[0].lower(), {other.name for other in taken}
+    names = (letter if n == 1 else f"{letter}{n}" for n in itertools.count(1))
+    return Var(var.sort, next(name for name in names if name not in used))
 
 
 def conjuncts(node: Node) -> tuple[Node, ...]:

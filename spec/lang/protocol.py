@@ -22,6 +22,8 @@ from spec.lang.nodes import (
     Write,
     children,
     conjuncts,
+    named_after,
+    renamed,
     sort_of,
     walk,
 )
@@ -223,7 +225,10 @@ class Protocol:
                 claim = fn(self._symbols(after=False))
                 if not isinstance(claim, CanReach):
                     raise Misuse("must answer wherever(...).can_reach(...)")
-                source, target = lift(claim.source, BOOL), lift(claim.target, BOOL)
+                source, target = (lift(part, BOOL) for part in (claim.source, claim.target))
+                _check_closed(source, ())
+                _check_closed(target, ())
+                source, target = renamed(source, {}), renamed(target, {})
             for action in avoiding:
                 if action not in self.actions:
                     raise Misuse(f"{self.name}: recovery {name}: no action {action!r} to avoid")
@@ -339,7 +344,7 @@ class Protocol:
                 raise Misuse(f"takes {states} state(s)")
             node = lift(fn(*(self._symbols(after=bool(i)) for i in range(states))), BOOL)
             _check_closed(node, ())
-        return node, fn.__name__, doc
+        return renamed(node, {}), fn.__name__, doc
 
     def _trace(
         self, fn: Callable[..., Step], kind: Kind, *, by: str, on: str, initial: bool = False, doc: str | None = None
@@ -361,6 +366,9 @@ class Protocol:
             guard = tuple(part for g in step.guard for part in conjuncts(lift(g, BOOL)))
             writes = tuple(w for f, value in step.updates.items() for w in self._writes(f, value))
             self._check(guard, writes, params)
+            own = {param: param for param in params}
+            guard = tuple(renamed(part, own) for part in guard)
+            writes = tuple(_renamed_write(write, own) for write in writes)
         return Action(name, kind, doc or _doc(fn, self.name, label), by, on, params, guard, writes)
 
     def _writes(self, name: str, value: object) -> Iterable[Write]:
@@ -467,6 +475,15 @@ def declared_fields(state: type[Fields], protocol: str) -> dict[str, Field]:
                 keys, value = (), value_sort(annotation)
             fields[name] = Field(name, keys, value, kind == "ghost", doc)
     return fields
+
+
+def _renamed_write(write: Write, names: Mapping[Var, Var]) -> Write:
+    inner, binders = dict(names), []
+    for var in write.binders:
+        inner[var] = named_after(var, inner.values())
+        binders.append(inner[var])
+    keys = tuple(renamed(key, inner) for key in write.keys)
+    return Write(write.field, tuple(binders), keys, renamed(write.value, inner))
 
 
 def _doc(fn: Callable[..., object], protocol: str, what: str) -> str:
