@@ -8,7 +8,7 @@ Start reading in `state`; the program order is `coordinator.following`; then `en
 `service` (who calls), `faults` (what breaks) and `properties` (what must be true all the same).
 """
 
-from spec.publication import coordinator, engines, faults, service
+from spec.publication import coordinator, engines, faults, properties, service
 from spec.publication.state import publication
 
-__all__ = ["coordinator", "engines", "faults", "publication", "service"]
+__all__ = ["coordinator", "engines", "faults", "properties", "publication", "service"]

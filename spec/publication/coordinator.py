@@ -194,6 +194,12 @@ def all_released(s: State) -> Step:
     ).then(**proceed(s, Stage.RELEASE))
 
 
+@publication.action(by="coordinator")
+def decline_job(s: State) -> Step:
+    """The job is stale, or there is no room for its checkpoint: nothing is written, and it may be offered again."""
+    return when(s.stage == Stage.RECORD_RUNNING).then(**enter(s, Stage.IDLE))
+
+
 @publication.action(by="trainer")
 def train(s: State) -> Step:
     """The trainer makes the job's checkpoint."""

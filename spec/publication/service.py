@@ -58,7 +58,7 @@ def begin_retry(s: State) -> Step:
 def begin_republish(s: State) -> Step:
     """What should be served is established again under its own id: after an engine was lost, or after a failed try.
 
-    Upstream refuses this where the marker is REJECTED, and has no way but a restart to fill a slot there.
+    Upstream refuses this where the parent should be served, so that only a restart fills a slot there.
     """
     return when(
         s.stage == Stage.IDLE, (s.phase == Phase.SERVING) | replayable(s), s.memory_status.is_in(*REPUBLISHABLE)

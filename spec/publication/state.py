@@ -198,8 +198,8 @@ SETTLED = (Marker.NONE, Marker.COMPLETE, Marker.REJECTED)
 """Nothing is in flight."""
 INCUMBENT = (Marker.NONE, Marker.REJECTING, Marker.REJECTED)
 """The load to be established in these is the parent, not the job's."""
-REPUBLISHABLE = (*PUBLISHED, Marker.NONE, Marker.REJECTED)
-"""Nothing is in flight below the commit gate, and what should be served is known."""
+REPUBLISHABLE = (*PUBLISHED, *INCUMBENT)
+"""What engines should hold is known: the job's load once it was verified, the parent where the job is not wanted."""
 UNOPENED = (Marker.RUNNING, Marker.CHECKPOINT)
 """The engines still hold the parent; disjoint ones still serve it."""
 
