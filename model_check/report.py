@@ -439,7 +439,7 @@ def _complete(found: Exploration) -> bool:
 def _figures(found: Exploration) -> list[tuple[str, str]]:
     states = f"{found.states:,}"
     if found.symmetric:
-        states += f" up to exchange of {' and of '.join(found.symmetric)} elements"
+        states += f" up to symmetry of {', '.join(found.symmetric)}"
     if found.orbits:
         states += f", standing for {found.orbits:,}"
     return [

@@ -1,0 +1,198 @@
+"""The commands and their options. Each body imports what it needs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reef_ref.cli.deferred import Commands
+
+app = typer.Typer(
+    cls=Commands,
+    name="reef-ref",
+    help="Check protocols of weight publication under a prefix cache: every state, or the shortest story of a break."
+    "\n\nExit status: 0 holds, 1 violated, 2 bad usage or input, 3 undetermined.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    pretty_exceptions_enable=False,
+)
+
+
+class Format(StrEnum):
+    """How a report is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+    MARKDOWN = "markdown"
+
+
+class TableFormat(StrEnum):
+    """How a table is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+class Brief(StrEnum):
+    """How a shorter report is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+ProtocolName = Annotated[
+    str, typer.Argument(metavar="PROTOCOL", help="A protocol that 'list' names, or module:attribute of your own.")
+]
+ScopeName = Annotated[
+    str, typer.Option("--scope", metavar="NAME", help="A scope that 'list' names, or sizes: Engine=2,Load=1,faults=1.")
+]
+MutantName = Annotated[
+    str | None, typer.Option("--mutant", metavar="NAME", help="A wrong variant in the protocol's place.")
+]
+PropertyNames = Annotated[
+    list[str] | None, typer.Option("--property", metavar="NAME", help="Judge only this; may be given again.")
+]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Threads.  [default: one a processor]")]
+Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write the report here, all or nothing.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"reef-ref {version('reef-ref')}")
+        raise typer.Exit
+
+
+@app.callback()
+def reef_ref(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+) -> None:
+    """Only options that come before a command."""
+
+
+@app.command()
+def check(
+    protocol: ProtocolName = "publication",
+    *,
+    scope: ScopeName = "pr",
+    mutant: MutantName = None,
+    only: PropertyNames = None,
+    symmetry: Annotated[
+        bool, typer.Option("--symmetry/--no-symmetry", help="Explore one of the states that only exchange elements.")
+    ] = True,
+    orbits: Annotated[
+        bool, typer.Option("--orbits", help="Also count the states that representatives stand for.")
+    ] = False,
+    workers: Workers = None,
+    max_states: Annotated[int | None, typer.Option(min=1, help="Give up past so many states: undetermined.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(min=0, help="Give up after so long: undetermined.")] = None,
+    max_memory: Annotated[
+        int | None, typer.Option(min=64, help="MiB that the search may take.  [default: most of what is free]")
+    ] = None,
+    report_format: Annotated[Format, typer.Option("--format", help="Of the report.")] = Format.TEXT,
+    output: Output = None,
+) -> int:
+    """Explore every state of a protocol.
+
+    A violation is told as the shortest story that leads to it.
+    """
+    from reef_ref.cli.check import run_check
+
+    return run_check(
+        protocol,
+        scope,
+        mutant=mutant,
+        only=only,
+        symmetry=symmetry,
+        orbits=orbits,
+        workers=workers,
+        max_states=max_states,
+        max_seconds=max_seconds,
+        max_memory=max_memory,
+        report_format=report_format.value,
+        output=output,
+    )
+
+
+@app.command()
+def mutants(
+    protocol: ProtocolName = "publication",
+    *,
+    scope: ScopeName = "smoke",
+    mutant: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this; may be given again.")] = None,
+    survivors: Annotated[
+        bool, typer.Option("--survivors", help="Instead drop every part of every action, and list what nobody notices.")
+    ] = False,
+    max_seconds: Annotated[float, typer.Option(min=0, help="For one mutant, before it is undetermined.")] = 600,
+    report_format: Annotated[TableFormat, typer.Option("--format", help="Of the report.")] = TableFormat.TEXT,
+    output: Output = None,
+) -> int:
+    """Explore the wrong protocols: who notices?
+
+    Says which property kills each named mutant, in how many steps, and whether it is the one that the mutant names.
+    """
+    from reef_ref.cli.mutants import run_mutants, run_survivors
+
+    if survivors:
+        return run_survivors(protocol, scope, report_format=report_format.value, output=output)
+    return run_mutants(
+        protocol, scope, names=mutant, max_seconds=max_seconds, report_format=report_format.value, output=output
+    )
+
+
+@app.command()
+def simulate(
+    protocol: ProtocolName = "publication",
+    *,
+    scope: ScopeName = "pr",
+    mutant: MutantName = None,
+    only: PropertyNames = None,
+    seed: Annotated[int, typer.Option(help="Of the random numbers: the same seed, the same walks.")] = 0,
+    walks: Annotated[int, typer.Option(min=1, help="How many walks.")] = 100,
+    steps: Annotated[int, typer.Option(min=1, help="The most steps of a walk.")] = 200,
+    report_format: Annotated[Brief, typer.Option("--format", help="Of the report.")] = Brief.TEXT,
+    output: Output = None,
+) -> int:
+    """Walk through a protocol at random.
+
+    Properties are judged on the way. That nothing is found proves nothing.
+    """
+    from reef_ref.cli.simulate import run_simulate
+
+    return run_simulate(
+        protocol,
+        scope,
+        mutant=mutant,
+        only=only,
+        seed=seed,
+        walks=walks,
+        steps=steps,
+        report_format=report_format.value,
+        output=output,
+    )
+
+
+@app.command("list")
+def list_(
+    protocol: Annotated[
+        str | None, typer.Argument(metavar="PROTOCOL", help="Everything about this one.", show_default=False)
+    ] = None,
+) -> int:
+    """Name protocols, scopes and mutants.
+
+    Of one protocol, also its claims, actions and fields.
+    """
+    from reef_ref.cli.listing import run_list
+
+    return run_list(protocol)
+
+
+__all__ = ["app"]

@@ -1,0 +1,207 @@
+"""Protocols, scopes and mutants by name."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import typing
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reef_ref.cli.trouble import Trouble, unknown
+from spec.lang import Misuse, Protocol, Scope
+
+
+class Mutant(typing.Protocol):
+    """A wrong variant of a protocol: the property that it `breaks`, and the `report` that taught it."""
+
+    @property
+    def name(self) -> str:
+        """What `--mutant` calls it."""
+
+    @property
+    def breaks(self) -> str:
+        """The property or recovery that must notice."""
+
+    @property
+    def report(self) -> str:
+        """Where it was seen, or which row of a list it is."""
+
+    @property
+    def doc(self) -> str:
+        """What is wrong with it."""
+
+    def build(self) -> Protocol:
+        """The wrong protocol."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a protocol, its named scopes and its mutants lie, each as ``module:attribute``."""
+
+    protocol: str
+    scopes: str
+    mutants: str
+
+
+PROTOCOLS = {"publication": Entry("spec.publication:publication", "spec.scopes:SCOPES", "spec.mutants:MUTANTS")}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command line names: a protocol or a mutant of it, in a scope, and the claims to judge (none: all)."""
+
+    protocol: Protocol
+    scope: Scope
+    only: tuple[str, ...] | None
+
+
+def asked(
+    protocol: str, scope: str, mutant: str | None, only: Collection[str] | None, claims: str = "property"
+) -> Asked:
+    """Look everything up.
+
+    Raises:
+        Trouble: one of the names is unknown, or a protocol cannot be imported.
+    """
+    found = find_protocol(protocol)
+    world = find_scope(protocol, scope, found)
+    if mutant is not None:
+        found = find_mutant(protocol, mutant).build()
+    for name in only or ():
+        if name not in (known := judged(found)):
+            raise unknown(claims, name, known, found.name)
+    return Asked(found, world, tuple(only) if only else None)
+
+
+def judged(protocol: Protocol) -> list[str]:
+    """The names that `--property` takes."""
+    from model_check.explore import DEAD_END
+
+    return [*protocol.properties, *protocol.recoveries, DEAD_END]
+
+
+def find_protocol(name: str) -> Protocol:
+    """A protocol by its name or by ``module:attribute``, where the attribute may also be a function that builds it."""
+    if name not in PROTOCOLS and ":" not in name:
+        raise unknown("protocol", name, PROTOCOLS)
+    value = _import(_entry(name).protocol)
+    if callable(value) and not isinstance(value, Protocol):
+        value = _guarded(f"protocol {name}", value)
+    if not isinstance(value, Protocol):
+        kind = type(value).__name__
+        raise Trouble(f"{name} is a {kind}: a spec.lang.Protocol is needed, or a function that builds one")
+    if value.initial is None:
+        raise Trouble(f"protocol {name} declares no initial state: decorate one with @{value.name}.initially")
+    return value
+
+
+def _entry(name: str) -> Entry:
+    """Where things lie. A module of one's own may have SCOPES and MUTANTS beside the protocol."""
+    if name in PROTOCOLS:
+        return PROTOCOLS[name]
+    module, _, attribute = name.partition(":")
+    if not module or not attribute.isidentifier():
+        raise Trouble(f"{name!r} names no protocol: module:attribute is needed")
+    # Protocols of one's own lie beside where the command is called, as for `python -m`.
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    return Entry(name, f"{module}:SCOPES", f"{module}:MUTANTS")
+
+
+def _module(name: str) -> Any:
+    return _guarded(f"module {name}", lambda: importlib.import_module(name))
+
+
+def _import(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    value = _module(module)
+    if not hasattr(value, attribute):
+        raise unknown("attribute", attribute, [n for n in vars(value) if not n.startswith("_")], f"module {module}")
+    return getattr(value, attribute)
+
+
+def _named(place: str) -> dict[str, Any]:
+    """Scopes or mutants by name; one's own protocol need have none."""
+    module, _, attribute = place.partition(":")
+    found = getattr(_module(module), attribute, ())
+    things: Iterable[Any] = found.values() if isinstance(found, Mapping) else found
+    return {thing.name: thing for thing in things}
+
+
+def _guarded(what: str, act: Any) -> Any:
+    """What somebody else's code answers; whatever it raises is told in one line."""
+    try:
+        return act()
+    except Misuse as error:
+        raise Trouble(str(error)) from error
+    except Exception as error:
+        raise Trouble(f"{what}: {type(error).__name__}: {error}") from error
+
+
+def find_scope(protocol: str, name: str, found: Protocol) -> Scope:
+    """A scope by its name, or from sizes: ``Engine=2,Load=1,faults=1``."""
+    if "=" in name:
+        scope = _sizes(name)
+    else:
+        scopes = known_scopes(protocol)
+        if name not in scopes:
+            if not scopes:
+                sorts = ",".join(f"{s}=2" for s in _bounded(found))
+                raise Trouble(f"{protocol} has no named scopes: give sizes, as in --scope {sorts or 'faults=1'}")
+            raise unknown("scope", name, scopes, protocol)
+        scope = scopes[name]
+    for sort in _bounded(found):
+        if sort not in scope.sizes:
+            raise Trouble(f"scope {name}: says nothing about {sort}; add {sort}=2")
+    return scope
+
+
+def _bounded(protocol: Protocol) -> list[str]:
+    from spec.lang.nodes import IndexSort, NaturalSort
+
+    return [sort.name for sort in protocol.sorts if isinstance(sort, IndexSort | NaturalSort)]
+
+
+def _sizes(text: str) -> Scope:
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, size = part.partition("=")
+        if not size.strip().isdecimal():
+            raise Trouble(f"scope {text!r}: {part!r} is not a size; Engine=2 is")
+        sizes[name.strip()] = int(size)
+    faults = sizes.pop("faults", None)
+    return Scope("custom", sizes, "given on the command line", faults)
+
+
+def known_scopes(protocol: str) -> Mapping[str, Scope]:
+    """The named scopes of a protocol."""
+    return _named(_entry(protocol).scopes)
+
+
+def known_mutants(protocol: str) -> Mapping[str, Mutant]:
+    """The named wrong variants of a protocol."""
+    return _named(_entry(protocol).mutants)
+
+
+def find_mutant(protocol: str, name: str) -> Mutant:
+    """A mutant by its name."""
+    mutants = known_mutants(protocol)
+    if name not in mutants:
+        raise unknown("mutant", name, mutants, protocol)
+    return mutants[name]
+
+
+__all__ = [
+    "PROTOCOLS",
+    "Asked",
+    "asked",
+    "find_mutant",
+    "find_protocol",
+    "find_scope",
+    "judged",
+    "known_mutants",
+    "known_scopes",
+]

@@ -1,0 +1,229 @@
+"""`reef-ref mutants`: which property kills each wrong protocol, and which parts of the right one nobody misses."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reef_ref.cli.catalogue import find_mutant, find_protocol, find_scope, known_mutants
+from reef_ref.cli.check import processors
+from reef_ref.cli.output import check_writable, status
+from reef_ref.cli.table import Report, deliver
+from reef_ref.cli.trouble import Status, Trouble, unknown
+
+if TYPE_CHECKING:
+    from model_check.mutate import Change
+
+PROCESSES = 2
+
+
+@dataclass(frozen=True)
+class Kill:
+    """What became of one mutant.
+
+    `by` is the first property that it violates, after `steps` steps; `breaks` is the one that it names, which it
+    violates after `named_steps` steps. Empty and none: it does not. `verdict` is of the whole exploration.
+    """
+
+    mutant: str
+    report: str
+    breaks: str
+    verdict: str
+    by: str
+    steps: int | None
+    named_steps: int | None
+    reason: str
+
+    @property
+    def fate(self) -> str:
+        """In words: killed as named, killed by another, survived, undetermined."""
+        if self.named_steps is not None:
+            return "killed"
+        if self.by:
+            return "killed by another"
+        return "survived" if self.verdict == "holds" else "undetermined"
+
+
+def run_mutants(
+    protocol: str,
+    scope: str,
+    *,
+    names: Sequence[str] | None,
+    max_seconds: float,
+    report_format: str,
+    output: Path | None,
+) -> Status:
+    """Explore the mutants in two processes, and answer 0 where each is killed by the property that it names."""
+    check_writable(output)
+    find_scope(protocol, scope, find_protocol(protocol))
+    known = known_mutants(protocol)
+    for name in names or ():
+        if name not in known:
+            raise unknown("mutant", name, known, protocol)
+    chosen = list(names or known)
+    if not chosen:
+        raise Trouble(f"{protocol} has no mutants")
+    kills = {}
+    with status(f"exploring {len(chosen)} mutants of {protocol}") as update:
+        for kill in _explored(protocol, scope, chosen, max_seconds):
+            kills[kill.mutant] = kill
+            if update is not None:
+                update(f"{len(kills)} of {len(chosen)} mutants of {protocol}; last: {kill.mutant}, {kill.fate}")
+    found = [kills[name] for name in chosen if name in kills]
+    missing = len(chosen) - len(found)
+    deliver(_report(found, f"{len(chosen)} mutants of {protocol} at {scope}", missing), report_format, output)
+    fates = {kill.fate for kill in found}
+    if fates & {"survived", "killed by another"}:
+        return Status.VIOLATED
+    return Status.HOLDS if not missing and "undetermined" not in fates else Status.UNDETERMINED
+
+
+def _explored(protocol: str, scope: str, names: Sequence[str], max_seconds: float) -> Iterator[Kill]:
+    """The mutants as they are done; fewer than were asked for where it was interrupted."""
+    if len(names) == 1:
+        yield kill_mutant(protocol, scope, names[0], max_seconds)
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(PROCESSES, processors()), mp_context=context, initializer=_die_quietly)
+    try:
+        open_: set[Future[Kill]] = {pool.submit(kill_mutant, protocol, scope, n, max_seconds) for n in names}
+        while open_:
+            done, open_ = wait(open_, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    except BrokenProcessPool:
+        raise Trouble(
+            "undetermined: a process that explored mutants was killed, perhaps for memory; try a smaller --scope",
+            Status.UNDETERMINED,
+        ) from None
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for process in multiprocessing.active_children():
+            process.terminate()
+        pool.shutdown(cancel_futures=True)
+
+
+def _die_quietly() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def kill_mutant(protocol: str, scope: str, name: str, max_seconds: float) -> Kill:
+    """Explore one mutant; where the first property to notice is not the one it names, look for that one too."""
+    from model_check.explore import MemoryShort, Verdict, explore
+
+    world = find_scope(protocol, scope, find_protocol(protocol))
+    mutant = find_mutant(protocol, name)
+    wrong = mutant.build()
+    try:
+        first = explore(wrong, world, workers=1, max_seconds=max_seconds)
+        found = first.counterexample
+        named = found if found and found.claim == mutant.breaks else None
+        if found and not named:
+            named = explore(wrong, world, workers=1, max_seconds=max_seconds, only=[mutant.breaks]).counterexample
+    except MemoryShort as error:
+        return Kill(name, mutant.report, mutant.breaks, Verdict.UNDETERMINED.value, "", None, None, str(error))
+    return Kill(
+        mutant=name,
+        report=mutant.report,
+        breaks=mutant.breaks,
+        verdict=first.verdict.value,
+        by=found.claim if found else "",
+        steps=found.steps if found else None,
+        named_steps=named.steps if named else None,
+        reason=first.reason,
+    )
+
+
+# Reports
+
+
+def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
+    fates = [kill.fate for kill in kills]
+    counts = [f"{fates.count(fate)} {fate}" for fate in dict.fromkeys(fates)]
+    if missing:
+        counts.append(f"{missing} not explored: interrupted")
+    return Report(
+        head=("fate", "mutant", "first noticed by", "steps", "the property it names", "report"),
+        rows=tuple((k.fate, k.mutant, k.by or k.reason, _number(k.steps), _named(k), k.report) for k in kills),
+        summary=f"{title}: {', '.join(counts)}",
+        document={
+            "format": "reef-ref.mutants",
+            "version": 1,
+            "title": title,
+            "complete": not missing,
+            "mutants": [{**asdict(kill), "fate": kill.fate} for kill in kills],
+        },
+    )
+
+
+def _number(steps: int | None) -> str:
+    return "" if steps is None else str(steps)
+
+
+def _named(kill: Kill) -> str:
+    if kill.named_steps is None:
+        return f"{kill.breaks} is not violated" if kill.by else kill.breaks
+    return "the same" if kill.by == kill.breaks else f"{kill.breaks}, in {kill.named_steps}"
+
+
+# Survivors
+
+
+def run_survivors(protocol: str, scope: str, *, report_format: str, output: Path | None) -> Status:
+    """Drop every part of every action in turn, and answer 0 where each is missed."""
+    from model_check.explore import MemoryShort
+    from model_check.mutate import Fate, mutate
+
+    check_writable(output)
+    found = find_protocol(protocol)
+    world = find_scope(protocol, scope, found)
+    changes: list[Change] = []
+    interrupted = False
+    try:
+        with status(f"getting {protocol} ready, with a switch for each part") as update:
+
+            def tick(done: int, total: int) -> None:
+                if update is not None:
+                    update(f"dropped {done} of {total} parts of {protocol}")
+
+            changes.extend(mutate(found, world, workers=processors(), progress=tick))
+    except KeyboardInterrupt:
+        interrupted = True
+    except MemoryShort as error:
+        raise Trouble(f"undetermined: does not fit in memory: {error}", Status.UNDETERMINED) from error
+    except ValueError as error:
+        raise Trouble(str(error)) from error
+    fates = [change.fate for change in changes]
+    counts = [f"{fates.count(fate)} {fate.value}" for fate in Fate if fate in fates]
+    if interrupted:
+        counts.append("interrupted before the rest")
+    left = [change for change in changes if change.fate is not Fate.KILLED]
+    deliver(
+        Report(
+            head=("fate", "part", "dropped"),
+            rows=tuple((c.fate.value, c.name, c.text) for c in left),
+            summary=f"{len(changes)} parts of {protocol} dropped in turn at {scope}: {', '.join(counts)}",
+            document={
+                "format": "reef-ref.survivors",
+                "version": 1,
+                "protocol": protocol,
+                "scope": scope,
+                "complete": not interrupted,
+                "changes": [{**asdict(c), "fate": c.fate.value, "name": c.name} for c in changes],
+            },
+        ),
+        report_format,
+        output,
+    )
+    if Fate.SURVIVED in fates:
+        return Status.VIOLATED
+    return Status.UNDETERMINED if interrupted or Fate.UNDETERMINED in fates else Status.HOLDS
+
+
+__all__ = ["Kill", "kill_mutant", "run_mutants", "run_survivors"]
