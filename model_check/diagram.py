@@ -49,7 +49,7 @@ def _note(step: Told) -> str:
 
 def _plain(text: str) -> str:
     """Text without what Mermaid would read as syntax: its own escapes are numbers of characters."""
-    return re.sub(r'[#;<>%]', lambda found: f"#{ord(found[0])};", text)
+    return re.sub(r"[#;<>%]", lambda found: f"#{ord(found[0])};", text)
 
 
 __all__ = ["as_mermaid"]

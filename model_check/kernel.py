@@ -37,9 +37,13 @@ BLOCK = 1024
 """States in one block of the arena."""
 UNIT = 64
 """States a worker takes at once."""
-BATCH = 256
+BATCH = 64
 """Steps looked up together: enough to hide the memory's delay, few enough for the first-level cache."""
 TOP = 1 << 63
+RECENT = 1 << 16
+"""States a worker remembers having seen lately: most steps lead to one of them, and need not go to the table at all."""
+LINE = 8
+"""Slots in a cache line. A one-word state is looked for in a whole line at once: no branch depends on where it lies."""
 
 
 class Ctx(IntEnum):
@@ -69,6 +73,7 @@ class Stat(IntEnum):
     STEPS = 1
     BLOCK = 2
     USED = 3
+    RECENT = 4
     GOALS = 8
 
 
@@ -495,6 +500,11 @@ class Kernel:
             result = stir(b.xor(result, part))
         return result
 
+    def _home(self, c: Code, mixed: ir.Value, mask: ir.Value) -> ir.Value:
+        """The slot where looking for a state begins."""
+        home = c.b.and_(mixed, mask)
+        return c.b.and_(home, i64(-LINE)) if self.layout.words == 1 else home
+
     def _insert(self, state: ir.Type, pointer: ir.Type) -> ir.Function:
         """``insert(ctx, stats, states, instances, count)``: look a batch up, keep what is new, judge it."""
         function, c = self._function("insert", ir.VoidType(), pointer, pointer, state, I16.as_pointer(), I64)
@@ -506,17 +516,29 @@ class Kernel:
         mask, arena = self._load(c, ctx, Ctx.MASK), self._states(c, ctx)
         fills = b.inttoptr(self._load(c, ctx, Ctx.FILLS), pointer)
         block, used = self._field(c, stats, Stat.BLOCK), self._field(c, stats, Stat.USED)
+        recent = b.inttoptr(self._load(c, stats, Stat.RECENT), state)
+        kept = c.local(i64(0))
         with c.times(i64(0), count) as at:
-            place = b.gep(batch, [at])
-            if self.symmetric:
-                b.call(self.canonical, [place])
-            mixed = self._mix(c, self._get(c, place))
-            b.store(mixed, b.gep(hashes, [at]))
-            slot = b.bitcast(b.gep(table, [b.and_(mixed, mask)]), I8.as_pointer())
-            b.call(self.prefetch, [slot, ir.Constant(I32, 1), ir.Constant(I32, 3), ir.Constant(I32, 1)])
             number = b.zext(b.load(b.gep(numbers, [at])), I64)
-            seen = b.gep(stats, [b.add(i64(self.shape.coverage), number)])
-            b.store(b.add(b.load(seen), i64(1)), seen)
+            c.add(b.gep(stats, [b.add(i64(self.shape.coverage), number)]), 1)
+            raw = self._get(c, b.gep(batch, [at]))
+            mixed = self._mix(c, raw)
+            memory = b.gep(recent, [b.and_(b.lshr(mixed, i64(40)), i64(RECENT - 1))])
+            old = self._get(c, memory)
+            self._set(c, raw, memory)
+            next_kept = b.load(kept)
+            place = b.gep(batch, [next_kept])
+            self._set(c, raw, place)
+            if self.symmetric:
+                # Sorting columns costs more than it is worth for a state that is known.
+                with c.when(b.icmp_unsigned("!=", old, raw)):
+                    b.call(self.canonical, [place])
+                mixed = self._mix(c, self._get(c, place))
+            b.store(mixed, b.gep(hashes, [next_kept]))
+            b.store(b.add(next_kept, b.zext(b.icmp_unsigned("!=", old, raw), I64)), kept)
+            slot = b.bitcast(b.gep(table, [self._home(c, mixed, mask)]), I8.as_pointer())
+            b.call(self.prefetch, [slot, ir.Constant(I32, 0), ir.Constant(I32, 3), ir.Constant(I32, 1)])
+        count = b.load(kept)
         if not one:
             with c.times(i64(0), count) as at:
                 mixed = b.load(b.gep(hashes, [at]))
@@ -536,15 +558,20 @@ class Kernel:
         goals = c.slot(I64)
         with c.times(i64(0), count) as at:
             value, mixed = self._get(c, b.gep(batch, [at])), b.load(b.gep(hashes, [at]))
-            where = c.local(b.and_(mixed, mask))
-            looking, new = c.local(ir.Constant(I1, 1)), c.local(ir.Constant(I1, 0))
+            home = self._home(c, mixed, mask)
+            where, new = c.local(home), c.local(ir.Constant(I1, 0))
             position = b.add(b.mul(b.load(block), i64(BLOCK)), b.load(used))
+            known: ir.Value = ir.Constant(I1, 0)
             if one:
                 key = b.or_(value, i64(TOP))
+                for near in range(LINE):
+                    there = b.load_atomic(b.gep(table, [b.add(home, i64(near))]), "monotonic", 8)
+                    known = b.or_(known, b.icmp_unsigned("==", there, key))
             else:
                 self._set(c, value, b.gep(arena, [position]))
                 tag = b.shl(b.lshr(mixed, i64(32)), i64(32))
                 key = b.or_(tag, b.add(position, i64(1)))
+            looking = c.local(b.not_(known))
             with c.loop(partial(b.load, looking)):
                 slot = b.gep(table, [b.load(where)])
                 found = c.local(b.load_atomic(slot, "acquire", 8))
@@ -665,7 +692,7 @@ class Kernel:
         with self._each_state(c, ctx, first, last) as (place, position):  # type: ignore[attr-defined]
             value = self._get(c, place)
             mixed = self._mix(c, value)
-            where, looking = c.local(b.and_(mixed, mask)), c.local(ir.Constant(I1, 1))
+            where, looking = c.local(self._home(c, mixed, mask)), c.local(ir.Constant(I1, 1))
             if self.layout.words == 1:
                 key = b.or_(value, i64(TOP))
             else:
@@ -709,7 +736,7 @@ class Kernel:
         mask, arena = self._load(c, ctx, Ctx.MASK), self._states(c, ctx)
         value = self._get(c, place)
         mixed = self._mix(c, value)
-        where = c.local(b.and_(mixed, mask))
+        where = c.local(self._home(c, mixed, mask))
         with c.loop(lambda: ir.Constant(I1, 1)):
             found = b.load(b.gep(table, [b.load(where)]))
             with c.when(b.icmp_unsigned("==", found, i64(0)), likely=False):

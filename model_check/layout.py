@@ -38,7 +38,7 @@ class Columns:
 class Layout:
     """The packed form of the states of a space, `bits` wide, in `words` words of 64 bits.
 
-    One-word states leave the top bit free, which tells a stored state from an empty slot.
+    The top bit of the last word is free, so that something can be told from every state.
     """
 
     def __init__(self, space: Space) -> None:
@@ -68,7 +68,7 @@ class Layout:
                     self.places[field.name] = Place(place.base, strides, place.width)
                 position = base + width * count
         self.bits = position
-        self.words = 1 if position <= 63 else -(-position // 64)
+        self.words = position // 64 + 1
 
     def _put(self, field: Field, position: int, column: int | None) -> int:
         width = (self.space.scope.cardinality(field.sort) - 1).bit_length()

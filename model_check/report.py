@@ -387,8 +387,7 @@ def _show_exploration(found: Exploration, console: Console, width: int) -> None:
     from rich.text import Text
 
     _grid(console, width, [(Text(name, style="dim"), value) for name, value in _figures(found)])
-    _title(console, "Claims")
-    _grid(console, width, [_claim_row(outcome) for outcome in found.outcomes])
+    _show_claims(console, width, found.outcomes)
     _show_coverage(console, width, found.coverage, "never taken" if _complete(found) else "not taken before it ended")
     if found.cuts:
         _title(console, "Steps cut by the scope's bounds")
@@ -411,15 +410,11 @@ def _show_simulation(found: Simulation, console: Console, width: int) -> None:
     ]
     _grid(console, width, [(Text(name, style="dim"), value) for name, value in rows])
     if found.goals:
-        _title(console, "Goals, by the states met")
-        _grid(
-            console,
-            width,
-            [
-                (Text("met" if n else "not met", style="green" if n else "yellow"), name, f"{n:,}")
-                for name, n in found.goals.items()
-            ],
-        )
+        _title(console, "Goals")
+        met = [f"{name} {count:,}" for name, count in found.goals.items() if count]
+        _listed(console, width, ("met, with the states in which each held", "green"), met)
+        if missed := [name for name, count in found.goals.items() if not count]:
+            _listed(console, width, ("not met", "yellow"), missed)
     _show_coverage(console, width, found.coverage, "not taken")
     console.print()
     if found.violation:
@@ -451,12 +446,56 @@ def _figures(found: Exploration) -> list[tuple[str, str]]:
     ]
 
 
+_KINDS = {
+    "property": "properties",
+    "step property": "step properties",
+    "dead end": "dead ends",
+    "recovery": "recoveries",
+    "goal": "goals",
+}
+FEW = 6
+"""How many claims of one undetermined kind are told with their meaning, not only named."""
+
+
+def _show_claims(console: Console, width: int, outcomes: Iterable[Outcome]) -> None:
+    """What is wrong or open, with its meaning; of what holds, the names."""
+    outcomes = list(outcomes)
+    _title(console, "Claims")
+    for verdict in (Verdict.VIOLATED, Verdict.UNDETERMINED):
+        notes = dict.fromkeys(o.note for o in outcomes if o.verdict is verdict)
+        for note in notes:
+            group = [o for o in outcomes if o.verdict is verdict and o.note == note]
+            label = (f"{verdict.value}{f', {note}' if note else ''}", _STYLES[verdict])
+            if len(group) <= FEW:
+                _listed(console, width, label, [])
+                _grid(console, width, [_claim_row(outcome) for outcome in group], indent=4)
+            else:
+                _listed(console, width, label, [outcome.name for outcome in group])
+    for kind, plural in _KINDS.items():
+        group = [o for o in outcomes if o.verdict is Verdict.HOLDS and o.kind == kind]
+        names = [o.name + (f" {o.note.removeprefix('in ').removesuffix(' states')}" if o.note else "") for o in group]
+        label = f"{len(group)} {kind} holds" if len(group) == 1 else f"{len(group)} {plural} hold"
+        if kind == "goal":
+            label = f"{len(group)} goals reached, each with its states" if len(group) != 1 else "1 goal reached"
+        _listed(console, width, (label, _STYLES[Verdict.HOLDS]), names)
+
+
 def _claim_row(outcome: Outcome) -> tuple[Any, ...]:
     from rich.text import Text
 
-    verdict = Text(outcome.verdict.value, style=_STYLES[outcome.verdict])
-    words = Text.assemble(outcome.doc, (f"  {outcome.note}" if outcome.note else "", "dim"))
-    return verdict, Text(outcome.kind, style="dim"), Text(outcome.name, style="bold"), words
+    return Text(outcome.kind, style="dim"), Text(outcome.name, style="bold"), outcome.doc
+
+
+def _listed(console: Console, width: int, label: tuple[str, str], names: Iterable[str]) -> None:
+    """A label and the names after it, where there are any; a label alone where it heads what follows."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    names = list(names)
+    if not names and label[1] == _STYLES[Verdict.HOLDS]:
+        return
+    words = ", ".join(name.replace(" ", "\N{NO-BREAK SPACE}") for name in names)
+    console.print(Padding(Text.assemble(label, ": " if names else "", words), (0, 0, 0, 2)), width=width)
 
 
 def _show_coverage(console: Console, width: int, coverage: dict[str, int], idle: str) -> None:
@@ -471,8 +510,7 @@ def _show_coverage(console: Console, width: int, coverage: dict[str, int], idle:
         cells = [Text(f"{name:{names}} {count:>{counts}}", no_wrap=True) for name, count in taken.items()]
         console.print(Padding(Columns(cells, padding=(0, 4), width=names + counts + 1), (0, 0, 0, 2)), width=width)
     if never := [name for name, count in coverage.items() if not count]:
-        label = Text.assemble((f"{idle}: ", "bold yellow"), ", ".join(never))
-        console.print(Padding(label, (0, 0, 0, 2)), width=width)
+        _listed(console, width, (idle, "bold yellow"), never)
 
 
 def _past(scope: Scope, sort: str) -> str:
@@ -495,7 +533,7 @@ def _title(console: Console, title: str) -> None:
     console.print(Text(title, style="bold underline"))
 
 
-def _grid(console: Console, width: int, rows: Iterable[tuple[Any, ...]]) -> None:
+def _grid(console: Console, width: int, rows: Iterable[tuple[Any, ...]], indent: int = 2) -> None:
     from rich.padding import Padding
     from rich.table import Table
 
@@ -506,7 +544,7 @@ def _grid(console: Console, width: int, rows: Iterable[tuple[Any, ...]]) -> None
         table.add_column(no_wrap=not last, overflow="fold", ratio=1 if last else None)
     for row in rows:
         table.add_row(*row)
-    console.print(Padding(table, (0, 0, 0, 2)), width=width)
+    console.print(Padding(table, (0, 0, 0, indent)), width=width)
 
 
 __all__ = [

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model_check.evaluate import Instance, Space, State
-from model_check.kernel import BATCH, BLOCK, UNIT, Claims, Ctx, Kernel, Shape, Stat
+from model_check.kernel import BATCH, BLOCK, LINE, RECENT, UNIT, Claims, Ctx, Kernel, Shape, Stat
 from model_check.layout import Layout
 from model_check.machine import Machine
 
@@ -95,6 +95,9 @@ class Search:
             raise MemoryShort(f"no address space for {blocks * BLOCK:,} states") from None
         self._fills: Words = np.zeros(blocks, np.uint64)
         self._stats: Words = np.zeros((self.workers, self.shape.size), np.uint64)
+        # No state is all ones.
+        self._recent: Words = np.full((self.workers, RECENT * words), (1 << 64) - 1, np.uint64)
+        self._stats[:, Stat.RECENT] = [row.ctypes.data for row in self._recent]
         self._ctx: Words = np.zeros(16, np.uint64)
         self._ctx[Ctx.ARENA] = self._arena.ctypes.data
         self._ctx[Ctx.FILLS] = self._fills.ctypes.data
@@ -109,7 +112,9 @@ class Search:
 
     def _new_table(self, capacity: int) -> None:
         self._table: Words | None = None
-        self._table = np.zeros(capacity, np.uint64)
+        raw = np.zeros(capacity + LINE, np.uint64)
+        first = -raw.ctypes.data // 8 % LINE
+        self._table = raw[first : first + capacity]
         self._ctx[Ctx.TABLE] = self._table.ctypes.data
         self._ctx[Ctx.MASK] = capacity - 1
         self._ctx[Ctx.LIMIT] = int(capacity * LOAD)
