@@ -1,0 +1,85 @@
+# Two environments, both made from pyproject.toml: .venv (light), .venv-engine (with SGLang, some gigabytes).
+# A stamp in each says for which pyproject.toml and which constraints it was made.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+comma := ,
+LIGHT := .venv/bin
+ENGINE := .venv-engine/bin
+# Parts that a checkout may not have.
+ENGINE_PARTS := $(wildcard reef_ref/sglang/__init__.py)
+ENGINE_TESTS := $(wildcard tests/engine/test_*.py)
+SCENARIOS := $(wildcard reef_ref/scenarios/__main__.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help check test test-light lint mutants bench bench-smoke figures lock clean
+
+help: ## say what there is
+	@sed -n -e '$(if $(ENGINE_TESTS),,/^test-engine:/d)' -e '$(if $(SCENARIOS),,/^scenarios:/d)' \
+	  -e 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+check: .venv/.made ## explore the publication protocol at scope pr: the main job
+	$(LIGHT)/reef-ref check publication --scope pr
+
+test: test-light lint mutants ## everything: tests, lint, types, mutants and, where there are engines, their tests
+
+test-light: .venv/.made ## the tests that need no engine
+	$(LIGHT)/pytest -n 2 --ignore=tests/engine
+
+lint: .venv/.made ## ruff and mypy
+	$(LIGHT)/ruff check .
+	$(LIGHT)/ruff format --check .
+	$(LIGHT)/mypy
+
+mutants: .venv/.made ## explore every wrong protocol: each must be noticed by the property that it names
+	$(LIGHT)/reef-ref mutants
+
+bench: .venv/.made ## this checker beside SPIN, Rumur and others, in one run (about ten minutes)
+	$(LIGHT)/python -m benchmarks.checkers
+
+bench-smoke: .venv/.made ## the same in the smallest world (about a minute)
+	$(LIGHT)/python -m benchmarks.checkers --quick
+
+figures: .venv/.made ## measure the README's table of counts again and write it there
+	$(LIGHT)/python -m benchmarks.readme
+
+lock: .venv/.made ## write constraints-light.txt anew from what is installed
+	{ echo "# The light environment, release by release. Refresh: make lock"; \
+	  $(LIGHT)/python -m pip freeze --exclude-editable; } > constraints-light.txt.new
+	mv constraints-light.txt.new constraints-light.txt
+	touch .venv/.made
+
+clean: ## remove both environments and every cache
+	rm -rf .venv .venv-engine .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist constraints-light.txt.new
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+define make-environment
+	@test -n "$(PYTHON)" || { echo "reef-ref needs Python 3.11 or later; name one: make PYTHON=python3.11" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || { echo "$(PYTHON) cannot make environments; on Debian: apt-get install python3-venv" >&2; exit 2; }
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(1) --editable '.[$(2)]'
+	@touch $@
+endef
+
+.venv/.made: pyproject.toml constraints-light.txt
+	$(call make-environment,constraints-light.txt,dev)
+
+ifneq ($(ENGINE_PARTS),)
+.PHONY: test-engine
+.venv-engine/.made: pyproject.toml constraints-engine.txt
+	$(call make-environment,constraints-engine.txt,dev$(comma)engine)
+endif
+
+ifneq ($(ENGINE_TESTS),)
+test: test-engine
+test-engine: .venv-engine/.made ## the tests on real SGLang engines
+	$(ENGINE)/python -m pytest -o addopts="-q --strict-markers --strict-config" tests/engine
+endif
+
+ifneq ($(SCENARIOS),)
+.PHONY: scenarios
+test: scenarios
+scenarios: .venv-engine/.made ## publications on real SGLang engines, and their negative controls
+	$(ENGINE)/python -m reef_ref.scenarios run --all
+endif
