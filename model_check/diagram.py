@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from model_check.story import Story, Told
+from model_check.story import Story, Told, called
 
 MOST_CHANGES = 6
 """How many changes a note shows before it says how many more there are."""
@@ -36,8 +36,7 @@ def _lines(story: Story) -> Iterator[str]:
 
 def _call(step: Told) -> str:
     """The action and its arguments, without the lanes that the arrow already shows."""
-    rest = [argument for argument in step.arguments if argument not in (step.by, step.on)]
-    return step.action + (f"({', '.join(rest)})" if rest else "")
+    return called(step.action, (a for a in step.arguments if a.value not in (step.by, step.on)))
 
 
 def _note(step: Told) -> str:

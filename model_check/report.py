@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict
 from xml.etree import ElementTree
@@ -73,7 +74,7 @@ class StepJson(TypedDict):
     by: str
     on: str
     action: str
-    arguments: list[str]
+    arguments: dict[str, str]
     words: str
     fault: bool
     changes: list[ChangeJson]
@@ -231,7 +232,7 @@ def story_json(counterexample: Counterexample) -> StoryJson:
                 by=step.by,
                 on=step.on,
                 action=step.action,
-                arguments=list(step.arguments),
+                arguments={a.name: a.value for a in step.arguments},
                 words=step.words,
                 fault=step.fault,
                 changes=[ChangeJson(what=c.what, before=c.before, after=c.after) for c in step.changes],
@@ -307,7 +308,7 @@ def as_markdown(found: Exploration) -> str:
     out = [
         f"## {found.protocol} at {found.scope.name}: {found.verdict.value}",
         "",
-        f"{found.reason}.",
+        f"{conclusion(found)}.",
         "",
         f"World: {', '.join(bounds(found.scope))}; {found.scope.reason}".rstrip("; ") + ".",
         "",
@@ -395,7 +396,8 @@ def _show_exploration(found: Exploration, console: Console, width: int) -> None:
     console.print()
     if found.counterexample:
         _show_story(tell(found.counterexample), console, width)
-    console.print(Text.assemble((found.verdict.value, _STYLES[found.verdict]), f": {found.reason}"), width=width)
+    verdict, _, why = conclusion(found).partition(": ")
+    console.print(Text.assemble((verdict, _STYLES[found.verdict]), f": {why}"), width=width)
 
 
 def _show_simulation(found: Simulation, console: Console, width: int) -> None:
@@ -412,9 +414,9 @@ def _show_simulation(found: Simulation, console: Console, width: int) -> None:
     if found.goals:
         _title(console, "Goals")
         met = [f"{name} {count:,}" for name, count in found.goals.items() if count]
-        _listed(console, width, ("met, with the states in which each held", "green"), met)
+        _listed(console, width, "met, with the states in which each held", "green", met)
         if missed := [name for name, count in found.goals.items() if not count]:
-            _listed(console, width, ("not met", "yellow"), missed)
+            _listed(console, width, "not met", "yellow", missed)
     _show_coverage(console, width, found.coverage, "not taken")
     console.print()
     if found.violation:
@@ -422,6 +424,13 @@ def _show_simulation(found: Simulation, console: Console, width: int) -> None:
         console.print(Text.assemble(("violated", "bold red"), f": {found.violation.claim}"))
     else:
         console.print(f"{found.reason or 'done'}: no violation met. Random walks prove nothing; check does.")
+
+
+def conclusion(found: Exploration) -> str:
+    """The verdict and its reason in one line."""
+    told = found.counterexample
+    why = f"{told.claim}, in {told.steps} steps" if told else found.reason
+    return f"{found.verdict.value}: {why}"
 
 
 def _complete(found: Exploration) -> bool:
@@ -449,7 +458,6 @@ def _figures(found: Exploration) -> list[tuple[str, str]]:
 _KINDS = {
     "property": "properties",
     "step property": "step properties",
-    "dead end": "dead ends",
     "recovery": "recoveries",
     "goal": "goals",
 }
@@ -465,19 +473,20 @@ def _show_claims(console: Console, width: int, outcomes: Iterable[Outcome]) -> N
         notes = dict.fromkeys(o.note for o in outcomes if o.verdict is verdict)
         for note in notes:
             group = [o for o in outcomes if o.verdict is verdict and o.note == note]
-            label = (f"{verdict.value}{f', {note}' if note else ''}", _STYLES[verdict])
-            if len(group) <= FEW:
-                _listed(console, width, label, [])
+            few = len(group) <= FEW
+            label = f"{verdict.value}{f', {note}' if note else ''}"
+            _listed(console, width, label, _STYLES[verdict], [] if few else [outcome.name for outcome in group])
+            if few:
                 _grid(console, width, [_claim_row(outcome) for outcome in group], indent=4)
-            else:
-                _listed(console, width, label, [outcome.name for outcome in group])
     for kind, plural in _KINDS.items():
-        group = [o for o in outcomes if o.verdict is Verdict.HOLDS and o.kind == kind]
+        kinds = (kind, "dead end") if kind == "property" else (kind,)
+        group = [o for o in outcomes if o.verdict is Verdict.HOLDS and o.kind in kinds]
         names = [o.name + (f" {o.note.removeprefix('in ').removesuffix(' states')}" if o.note else "") for o in group]
         label = f"{len(group)} {kind} holds" if len(group) == 1 else f"{len(group)} {plural} hold"
         if kind == "goal":
             label = f"{len(group)} goals reached, each with its states" if len(group) != 1 else "1 goal reached"
-        _listed(console, width, (label, _STYLES[Verdict.HOLDS]), names)
+        if names:
+            _listed(console, width, label, _STYLES[Verdict.HOLDS], names)
 
 
 def _claim_row(outcome: Outcome) -> tuple[Any, ...]:
@@ -486,16 +495,17 @@ def _claim_row(outcome: Outcome) -> tuple[Any, ...]:
     return Text(outcome.kind, style="dim"), Text(outcome.name, style="bold"), outcome.doc
 
 
-def _listed(console: Console, width: int, label: tuple[str, str], names: Iterable[str]) -> None:
-    """A label and the names after it, where there are any; a label alone where it heads what follows."""
+def _listed(console: Console, width: int, label: str, style: str, names: Iterable[str]) -> None:
+    """A label and the names after it; a label alone where it heads what follows."""
     from rich.padding import Padding
     from rich.text import Text
 
-    names = list(names)
-    if not names and label[1] == _STYLES[Verdict.HOLDS]:
-        return
-    words = ", ".join(name.replace(" ", "\N{NO-BREAK SPACE}") for name in names)
-    console.print(Padding(Text.assemble(label, ": " if names else "", words), (0, 0, 0, 2)), width=width)
+    stick = "\N{NO-BREAK SPACE}"
+    words = ", ".join(name.replace(" ", stick) for name in names)
+    wrapped = textwrap.wrap(f"{label}: {words}" if words else label, width - 2, break_on_hyphens=False)
+    text = Text("\n".join(wrapped).replace(stick, " "))
+    text.stylize(style, 0, len(label) + bool(words))
+    console.print(Padding(text, (0, 0, 0, 2)))
 
 
 def _show_coverage(console: Console, width: int, coverage: dict[str, int], idle: str) -> None:
@@ -510,7 +520,7 @@ def _show_coverage(console: Console, width: int, coverage: dict[str, int], idle:
         cells = [Text(f"{name:{names}} {count:>{counts}}", no_wrap=True) for name, count in taken.items()]
         console.print(Padding(Columns(cells, padding=(0, 4), width=names + counts + 1), (0, 0, 0, 2)), width=width)
     if never := [name for name, count in coverage.items() if not count]:
-        _listed(console, width, (idle, "bold yellow"), never)
+        _listed(console, width, idle, "bold yellow", never)
 
 
 def _past(scope: Scope, sort: str) -> str:
@@ -555,6 +565,7 @@ __all__ = [
     "as_junit",
     "as_markdown",
     "as_text",
+    "conclusion",
     "exploration_json",
     "show",
     "simulation_json",

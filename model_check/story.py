@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from model_check.evaluate import Instance, Refused, Space, State
+from model_check.evaluate import Instance, Space, State
 from model_check.explore import DEAD_END, Counterexample
 from model_check.reasons import Reason, field_rows, field_values, reasons
 from spec.lang.nodes import BoolSort, Field, IndexSort, Node, Read, walk
-from spec.lang.protocol import Action
 from spec.lang.scope import FAULTS, Scope
 from spec.lang.text import show
 
@@ -29,6 +29,20 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Argument:
+    """What a parameter of an action stands for; an element of an index sort needs no name before it."""
+
+    name: str
+    value: str
+    element: bool
+
+    @property
+    def text(self) -> str:
+        """``engine 1``, or ``renamed: yes``."""
+        return self.value if self.element else f"{self.name}: {self.value}"
+
+
+@dataclass(frozen=True)
 class Told:
     """One step. `by` and `on` are lanes; `on` is empty where nothing is acted on."""
 
@@ -36,7 +50,7 @@ class Told:
     by: str
     on: str
     action: str
-    arguments: tuple[str, ...]
+    arguments: tuple[Argument, ...]
     words: str
     fault: bool
     changes: tuple[Change, ...]
@@ -44,7 +58,7 @@ class Told:
     @property
     def call(self) -> str:
         """``flush(engine 1)``."""
-        return self.action + (f"({', '.join(self.arguments)})" if self.arguments else "")
+        return called(self.action, self.arguments)
 
     @property
     def who(self) -> str:
@@ -73,6 +87,12 @@ class Story:
     ending: tuple[tuple[str, str], ...]
     formula: str
     why: tuple[Reason, ...]
+
+
+def called(action: str, arguments: Iterable[Argument]) -> str:
+    """An action with its arguments: ``flush(engine 1)``, or alone where there is none."""
+    texts = [argument.text for argument in arguments]
+    return f"{action}({', '.join(texts)})" if texts else action
 
 
 def tell(counterexample: Counterexample) -> Story:
@@ -112,8 +132,9 @@ def bounds(scope: Scope) -> list[str]:
 
 
 def _words(doc: str) -> str:
-    """The first paragraph of a docstring."""
-    return " ".join(doc.split("\n\n", 1)[0].split())
+    """The first sentence of a docstring."""
+    paragraph = " ".join(doc.split("\n\n", 1)[0].split())
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z])", paragraph, maxsplit=1)[0]
 
 
 def _free(space: Space) -> list[Field]:
@@ -131,7 +152,10 @@ def _steps(counterexample: Counterexample) -> Iterator[Told]:
     for number, ((_, before), (instance, after)) in enumerate(itertools.pairwise(run), 1):
         assert instance is not None, "only the first state has no action before it"
         action = instance.action
-        arguments = tuple(space.value_name(p.sort, v) for p, v in zip(action.params, instance.args, strict=True))
+        arguments = tuple(
+            Argument(p.name, space.value_name(p.sort, v), isinstance(p.sort, IndexSort))
+            for p, v in zip(action.params, instance.args, strict=True)
+        )
         yield Told(
             number=number,
             by=_lane(space, instance, action.by),
@@ -212,20 +236,8 @@ def _verdict(counterexample: Counterexample) -> tuple[str, tuple[Reason, ...], l
     formula = "some action is possible, or one of these holds: " + (
         ", ".join(protocol.rest) if rest else "(no state may rest)"
     )
-    near = [_missing(space, action, last) for action in protocol.actions.values()]
-    why = (*(r for node in rest for r in reasons(space, node, last)), *(reason for reason in near if reason))
-    return formula, why, _read(space, *rest)
-
-
-def _missing(space: Space, action: Action, state: State) -> Reason | None:
-    """The one condition that keeps an action from happening, where one keeps it."""
-    for instance in space.instances:
-        if instance.action.name != action.name or space.step(state, instance) is not Refused.DISABLED:
-            continue
-        if len(false := space.blocking(state, instance)) == 1:
-            reason = reasons(space, false[0], state, env=instance.env)[0]
-            return Reason(f"{space.instance_name(instance)} needs {reason.text}", False, reason.facts)
-    return None
+    why = tuple(r for node in rest for r in reasons(space, node, last))
+    return formula, why, list(space.protocol.fields.values())
 
 
 def _read(space: Space, *nodes: Node) -> list[Field]:
@@ -307,4 +319,17 @@ def _wrapped(text: str, width: int, indent: int, style: str = "") -> list[Line]:
     return [((" " * indent + line, style),) for line in wrapped]
 
 
-__all__ = ["Change", "Line", "Story", "Told", "as_text", "bounds", "changes", "lines", "tell", "world"]
+__all__ = [
+    "Argument",
+    "Change",
+    "Line",
+    "Story",
+    "Told",
+    "as_text",
+    "bounds",
+    "called",
+    "changes",
+    "lines",
+    "tell",
+    "world",
+]

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from model_check.explore import Exploration, Verdict, explore
-from model_check.report import as_json, as_junit, as_markdown, as_text, show
+from model_check.report import as_json, as_junit, as_markdown, as_text, conclusion, show
 from reef_ref.cli.catalogue import asked
 from reef_ref.cli.output import check_writable, progress, write
 from reef_ref.cli.trouble import Status, Trouble
@@ -72,7 +72,7 @@ def report(found: Exploration, report_format: str, output: Path | None) -> None:
     """Write the report where it belongs."""
     if output is not None:
         write(output, WRITERS[report_format](found))
-        print(f"reef-ref: {found.verdict.value}: {found.reason}; the report is in {output}", file=sys.stderr)
+        print(f"reef-ref: {conclusion(found)}; the report is in {output}", file=sys.stderr)
     elif report_format == "text" and sys.stdout.isatty():
         from rich.console import Console
 
