@@ -33,6 +33,8 @@ from benchmarks.expected import EXPECTED, VIOLATION_STEPS, World
 from benchmarks.peers.murphi import murphi
 from benchmarks.peers.promela import promela
 from benchmarks.process import Failed, Finished, run
+from reef_ref.cli.output import check_writable, write
+from reef_ref.cli.trouble import Trouble
 
 ROOT = Path(__file__).resolve().parent.parent
 WORLDS: tuple[World, ...] = ((3, 4, 3), (3, 5, 3), (3, 6, 2))
@@ -437,16 +439,6 @@ def ratios(report: Report) -> Iterator[str]:
             yield f"world {name}: generated code takes {times}, one thread each"
 
 
-def save(report: Report, path: Path) -> None:
-    """The report as JSON; whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(json.dumps(asdict(report), indent=2) + "\n")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
 def _machine() -> str:
     model = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
     cpus = len(os.sched_getaffinity(0))
@@ -460,8 +452,10 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the smallest world only")
     parser.add_argument("--output", type=Path, metavar="FILE.json", help="also write everything measured here")
     given = parser.parse_args()
-    if given.output is not None and not (given.output.parent.is_dir() and os.access(given.output.parent, os.W_OK)):
-        parser.error(f"--output {given.output}: {given.output.parent} is not a folder that can be written to")
+    try:
+        check_writable(given.output)
+    except Trouble as trouble:
+        parser.error(str(trouble))
     console, start = Console(), time.perf_counter()
     report = Report(_machine())
     try:
@@ -471,7 +465,7 @@ def main() -> int:
     show(report, console)
     console.print(f"{time.perf_counter() - start:.0f} seconds in all")
     if given.output is not None:
-        save(report, given.output)
+        write(given.output, json.dumps(asdict(report), indent=2) + "\n")
     return 1 if report.failures else 0
 
 
