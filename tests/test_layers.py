@@ -1,0 +1,73 @@
+"""Who may import whom: read from the import statements, wherever in a file they stand."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+OURS = {"spec", "model_check", "reef_ref", "benchmarks", "tests"}
+KNOWS_THE_SPECIFICATION = {("reef_ref", "cli"), ("reef_ref", "monitor")}
+"""Parts of `reef_ref` that put specification and implementation together; the rest is held to it, and never reads it."""
+
+
+def modules(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imported(file: Path) -> Iterator[str]:
+    """The full names of the modules that a file imports."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: imports are absolute"
+            assert node.module is not None
+            yield node.module
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def label(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("file", modules("spec"), ids=label)
+def test_the_specification_needs_only_the_standard_library(file: Path) -> None:
+    """And the language nothing of the domain."""
+    language = file.is_relative_to(ROOT / "spec" / "lang")
+    for name in imported(file):
+        allowed = within(name, "spec.lang") if language else within(name, "spec")
+        assert allowed or name.split(".")[0] in sys.stdlib_module_names, f"imports {name}"
+
+
+@pytest.mark.parametrize("file", modules("model_check"), ids=label)
+def test_the_checker_knows_no_protocol(file: Path) -> None:
+    """It reads the language, and whatever protocol it is given."""
+    for name in imported(file):
+        if name.split(".")[0] in OURS:
+            assert within(name, "spec.lang") or within(name, "model_check"), f"imports {name}"
+
+
+IMPLEMENTATION = [f for f in modules("reef_ref") if f.relative_to(ROOT).parts[:2] not in KNOWS_THE_SPECIFICATION]
+
+
+@pytest.mark.parametrize("file", IMPLEMENTATION, ids=label)
+def test_the_implementation_does_not_know_the_specification(file: Path) -> None:
+    """That the two agree would otherwise be true by definition."""
+    for name in imported(file):
+        assert not within(name, "spec"), f"imports {name}"
+        assert not within(name, "model_check"), f"imports {name}"
+
+
+def test_a_forbidden_import_is_seen(tmp_path: Path) -> None:
+    """Also one inside a function."""
+    file = tmp_path / "wrong.py"
+    file.write_text("def f():\n    from spec.publication import publication\n    import model_check.explore as e\n")
+    assert list(imported(file)) == ["spec.publication", "model_check.explore"]
