@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 OURS = {"spec", "model_check", "reef_ref", "benchmarks", "tests"}
 KNOWS_THE_SPECIFICATION = {("reef_ref", "cli"), ("reef_ref", "monitor")}
-"""Parts of `reef_ref` that put specification and implementation together; the rest is held to it, and never reads it."""
+"""Parts of `reef_ref` that put specification and implementation together; the rest never reads it."""
 
 
 def modules(package: str) -> list[Path]:
