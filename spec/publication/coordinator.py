@@ -48,15 +48,7 @@ def following(s: State, stage: Stage) -> Value[Stage] | Stage:
         case Stage.TRAIN:
             return Stage.RECORD_CHECKPOINT
         case Stage.DECLARE:
-            return ite(
-                (s.errand == Errand.PUBLISH) | s.rebuilt,
-                ite(
-                    (s.memory_target.is_none) & ~s.memory_status.is_in(*INCUMBENT),
-                    Stage.RECORD_TARGET,
-                    following(s, Stage.RECORD_TARGET),
-                ),
-                Stage.REBUILD,
-            )
+            return ite((s.errand == Errand.PUBLISH) | s.rebuilt, transfer(s), Stage.REBUILD)
         case Stage.REBUILD:
             return Stage.PAUSE
         case Stage.RECORD_TARGET:
@@ -89,6 +81,12 @@ def following(s: State, stage: Stage) -> Value[Stage] | Stage:
             return ite(s.memory_status == Marker.CHECKPOINT, Stage.DECLARE_RETIRED, Stage.IDLE)
         case _:
             return Stage.IDLE
+
+
+def transfer(s: State) -> Value[Stage]:
+    """The first stage of moving bytes. A job's load has an id from its first try on; a parent has one."""
+    unnamed = s.memory_target.is_none & ~s.memory_status.is_in(*INCUMBENT)
+    return ite(unnamed, Stage.RECORD_TARGET, following(s, Stage.RECORD_TARGET))
 
 
 def enter(s: State, stage: Value[Stage] | Stage) -> dict[str, object]:

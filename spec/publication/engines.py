@@ -22,8 +22,8 @@ def admit(s: State, e: Engine) -> Step:
 
 
 def can_start(s: State, e: Engine) -> Bool:
-    """The scheduler runs, has work, and memory for its KV."""
-    return all_of(live(s, e), s.request[e] == Request.WAITING, ~s.paused[e], ~s.kv_out[e])
+    """The scheduler runs and has work. It does not ask whether its memory is there."""
+    return all_of(live(s, e), s.request[e] == Request.WAITING, ~s.paused[e])
 
 
 @publication.action(by="e", on="e")

@@ -179,6 +179,18 @@ def uniform_when_serving(s: State) -> Bool:
 
 
 @publication.property
+def readiness_is_observed(s: State) -> Bool:
+    """READY_TO_COMMIT is written only when there is an engine, and every live one has the load (P7)."""
+    return (s.stage == Stage.RECORD_READY).implies(
+        exists(Engine, lambda e: s.slot[e] != Slot.EMPTY)
+        & forall(
+            Engine,
+            lambda e: live(s, e).implies((s.reports[e] == s.disk_target) & (s.weights[e] == s.disk_content)),
+        )
+    )
+
+
+@publication.property
 def one_content_per_id(s: State) -> Bool:
     """No two different bytes were ever sent under one id, over retries, crashes and restarts (P8)."""
     return forall(
@@ -406,7 +418,7 @@ def acknowledgement_completes(s: State) -> CanReach:
     ).can_reach(s.disk_status == Marker.COMPLETE)
 
 
-@publication.recovery(avoiding=LAST_RESORTS)
+@publication.recovery(avoiding=[*LAST_RESORTS, "begin_republish"])
 def rejection_completes(s: State) -> CanReach:
     """Once REJECTING is durable, repeating the rejection completes it if no engine has died."""
     return wherever(
@@ -426,9 +438,9 @@ def barrier_passes(s: State) -> CanReach:
     ).can_reach(~s.stage.is_in(Stage.PAUSE, Stage.FLUSH, Stage.RELEASE))
 
 
-@publication.recovery(avoiding=LAST_RESORTS)
+@publication.recovery(avoiding=[*LAST_RESORTS, "begin_training"])
 def lost_engines_are_replaced(s: State) -> CanReach:
-    """Where the record is settled and health is good, a lost engine can be replaced without a restart (L7)."""
+    """Where the record is settled and health is good, a lost engine can be replaced without restart or new job (L7)."""
     return wherever(all_of(takes_calls(s), s.disk_status.is_in(*SETTLED))).can_reach(serving(s))
 
 
@@ -440,9 +452,9 @@ def requests_end(s: State) -> CanReach:
     )
 
 
-@publication.recovery()
+@publication.recovery(avoiding=["begin_training"])
 def admission_opens(s: State) -> CanReach:
-    """From everywhere, every engine can serve again with admission open (L9)."""
+    """From everywhere, every engine can serve again with admission open, and no other job is needed for it (L9)."""
     return wherever(all_of()).can_reach(serving(s))
 
 
@@ -602,6 +614,7 @@ SHOWN_BY = {
     "serves_only_committed": "committed",
     "ack_order": "interrupted",
     "uniform_when_serving": "committed",
+    "readiness_is_observed": "retried",
     "one_content_per_id": "recovered",
     "identity_kept": "republished",
     "marker_edges": "rejected",
