@@ -12,14 +12,13 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from model_check.evaluate import Instance, Space, State
-from model_check.kernel import BLOCK, Claims
+from model_check.graph import Graph
+from model_check.kernel import Claims
 from model_check.search import Found, MemoryShort, Search
 from spec.lang import Misuse, Protocol, Scope
 from spec.lang.nodes import IndexSort
-from spec.lang.protocol import Property, Recovery
+from spec.lang.protocol import Property
 
 Run = tuple[tuple[Instance | None, State], ...]
 DEAD_END = "no_dead_end"
@@ -218,12 +217,13 @@ class _Exploring:
                     search.stop()
             if found:
                 counterexample = self._tell(found)
-            elif not search.stopped:
-                for recovery in self.recoveries:
-                    tick(f"how {recovery.name.replace('_', ' ')}")
-                    unreachable[recovery.name] = self._unreachable(recovery)
-                    if (lost := unreachable[recovery.name]) and lost[0] is Verdict.VIOLATED and not counterexample:
-                        counterexample = lost[1]
+            elif not search.stopped and self.recoveries:
+                tick("building the graph")
+                graph = Graph(search, self.recoveries)
+                for number, recovery in enumerate(self.recoveries):
+                    tick(f"asking whether {recovery.name.replace('_', ' ')}")
+                    unreachable[recovery.name] = lost = self._unreachable(graph, number)
+                    counterexample = counterexample or lost[1]
         except (Interrupted, KeyboardInterrupt):
             reason = "interrupted"
         finally:
@@ -268,7 +268,8 @@ class _Exploring:
         run = self.search.run_of(self.search.path(first.packed, depth))
         state = run[-1][1]
         if first.kind == 2:
-            assert not list(self.space.successors(state)), "evaluate finds a step where the search found none"
+            ordinary = [i for i, _ in self.space.successors(state) if i.action.kind != "fault"]
+            assert not ordinary, "evaluate finds a step where the search found none"
             return Counterexample(DEAD_END, "dead end", _DEAD, self.space, tuple(run))
         if first.kind == 0:
             claim = self.invariants[first.prop]
@@ -280,24 +281,15 @@ class _Exploring:
         )
         return Counterexample(claim.name, "step property", claim.doc, self.space, (*run, (instance, after)))
 
-    def _unreachable(self, recovery: Recovery) -> tuple[Verdict, Counterexample | None]:
+    def _unreachable(self, graph: Graph, number: int) -> tuple[Verdict, Counterexample | None]:
         """Whether some source state has lost the target for good."""
-        search, number = self.search, self.recoveries.index(recovery)
-        allowed = np.array(
-            [i.action.kind != "fault" and i.action.name not in recovery.avoiding for i in self.space.instances],
-            np.uint8,
-        )
-        marks = search.new_marks()
-        search.seed(marks, number)
-        search.sweep(marks, allowed, cut_counts=False)
-        if search.least_unmarked(marks, number) is None:
+        if graph.lost(number, past_cuts=False) is None:
             return Verdict.HOLDS, None
-        search.sweep(marks, allowed, cut_counts=True)
-        lost = search.least_unmarked(marks, number)
+        lost = graph.lost(number, past_cuts=True)
         if lost is None:
             return Verdict.UNDETERMINED, None
-        packed, depth = lost
-        run = search.run_of(search.path(packed, depth))
+        recovery, (packed, depth) = self.recoveries[number], lost
+        run = self.search.run_of(self.search.path(packed, depth))
         return Verdict.VIOLATED, Counterexample(recovery.name, "recovery", recovery.doc, self.space, tuple(run))
 
     def _outcomes(
@@ -330,7 +322,7 @@ class _Exploring:
         return tuple(result)
 
 
-_DEAD = "Where nothing can happen any more, the protocol says that it may rest."
+_DEAD = "Where nothing but a fault can happen any more, the protocol says that it may rest."
 
 
 def _kind(claim: Property) -> str:
@@ -354,7 +346,6 @@ def _peak() -> int:
 
 
 __all__ = [
-    "BLOCK",
     "DEAD_END",
     "Counterexample",
     "Exploration",

@@ -7,7 +7,8 @@ Functions of the module (all counts and positions are 64-bit):
 * ``canonical``: the representative of a state under exchange of interchangeable elements; ``orbit``: how many states
   share it.
 * ``expand``: a worker's share of one level of breadth-first search.
-* ``rehash``, ``parent``, ``sweep``: fill a larger table; find who leads to a state; go one round backwards.
+* ``rehash``, ``parent``: fill a larger table; find who leads to a state.
+* ``edges``, ``reverse``, ``spread``: the explored graph, seen from where its steps lead, and who can reach a set.
 
 States found are kept in order of depth in the *arena*, in blocks that a worker fills alone. The *table* is open
 addressing over 64-bit slots: the state itself if it has one word, else 32 bits of its hash and its place in the arena.
@@ -40,6 +41,8 @@ UNIT = 64
 BATCH = 64
 """Steps looked up together: enough to hide the memory's delay, few enough for the first-level cache."""
 TOP = 1 << 63
+CUT, POSSIBLE = 32, 33
+"""Bits of what `generate` answers."""
 RECENT = 1 << 16
 """States a worker remembers having seen lately: most steps lead to one of them, and need not go to the table at all."""
 LINE = 8
@@ -204,6 +207,7 @@ class Kernel:
         )
         pointer, state = I64.as_pointer(), self.state.as_pointer()
         self.note = self._note()
+        self.across = self._across(state)
         self.generate = self._generate(state, pointer)
         self.judge = self._judge(state, pointer)
         self.promise = self._promise(state)
@@ -214,8 +218,11 @@ class Kernel:
         self._rehash(pointer)
         self._parent(state, pointer)
         self.find = self._find(state, pointer)
-        self._sweep(pointer)
+        self._places(pointer)
         self._seed(pointer)
+        self._edges(pointer)
+        self._reverse(pointer)
+        self._spread(pointer)
         self._orbits(pointer)
 
     @staticmethod
@@ -282,7 +289,10 @@ class Kernel:
         return function
 
     def _generate(self, state: ir.Type, pointer: ir.Type) -> ir.Function:
-        """``generate(state, out, instances, cuts, step violation, switch) -> steps | cut << 32``."""
+        """``generate(state, out, instances, cuts, step violation, switch) -> steps | flags``.
+
+        Flags, of steps that are no faults: bit 32, a bound cut one; bit 33, one is possible.
+        """
         function, c = self._function(
             "generate", I64, state, state, I16.as_pointer(), pointer, pointer, I32, external=True
         )
@@ -292,7 +302,7 @@ class Kernel:
         b, emit = c.b, Emitter(c.b, self.layout)
         before = self._get(c, source)
         count = c.local(i64(0))
-        cut_any = c.local(i64(0))
+        flags = c.local(i64(0))
         for number, instance in enumerate(self.space.instances):
             action = instance.action
             guard = emit.all_of(
@@ -312,20 +322,30 @@ class Kernel:
                     place = b.gep(cuts, [i64(self.shape.cuts.index(name))])
                     b.store(b.add(b.load(place), b.zext(emit.bit(cut), I64)), place)
                     fine = b.and_(fine, b.not_(emit.bit(cut)))
-                if not isinstance(fine, ir.Constant):
-                    b.store(b.or_(b.load(cut_any), b.zext(b.not_(fine), I64)), cut_any)
+                ordinary = action.kind != "fault"
+                if ordinary and not isinstance(fine, ir.Constant):
+                    b.store(b.or_(b.load(flags), b.shl(b.zext(b.not_(fine), I64), i64(CUT))), flags)
                 with c.when(fine):
+                    if ordinary:
+                        b.store(b.or_(b.load(flags), i64(1 << POSSIBLE)), flags)
                     at = b.load(count)
                     self._set(c, after, b.gep(out, [at]))
                     b.store(ir.Constant(I16, number), b.gep(numbers, [at]))
                     b.store(b.add(at, i64(1)), count)
-                    for prop, node in enumerate(self.claims.steps):
-                        good = emit.condition(node, before, {}, after)
-                        if isinstance(good, int) and good:
-                            continue
-                        with c.when(b.not_(emit.bit(good)), likely=False):
-                            b.call(self.note, [violation, i64(prop), i64(number), source])
-        b.ret(b.or_(b.load(count), b.shl(b.load(cut_any), i64(32))))
+                    if self.claims.steps:
+                        bad = b.call(self.across, [source, b.gep(out, [at])])
+                        with c.when(b.icmp_unsigned("!=", bad, i64(0)), likely=False):
+                            first = b.cttz(bad, ir.Constant(I1, 1))
+                            b.call(self.note, [violation, first, i64(number), source])
+        b.ret(b.or_(b.load(count), b.load(flags)))
+        return function
+
+    def _across(self, state: ir.Type) -> ir.Function:
+        """``across(before, after) -> step properties that fail``."""
+        function, c = self._function("across", I64, state, state)
+        function.attributes.add("noinline")
+        before, after = (self._get(c, arg) for arg in function.args)
+        c.b.ret(self._mask(c, self.claims.steps, before, negate=True, after=after))
         return function
 
     def _off(self, c: Code, switch: ir.Value, action: str, what: str, number: int) -> Any:
@@ -339,11 +359,11 @@ class Kernel:
         held = emit.condition(node, state, env)
         return held if isinstance(off, int) else emit.b.or_(emit.bit(held), off)
 
-    def _mask(self, c: Code, nodes: Sequence[Node], state: ir.Value, *, negate: bool) -> ir.Value:
+    def _mask(self, c: Code, nodes: Sequence[Node], state: ir.Value, *, negate: bool, after: Any = None) -> ir.Value:
         emit = Emitter(c.b, self.layout)
         mask: ir.Value = i64(0)
         for number, node in enumerate(nodes):
-            code = emit.condition(node, state, {})
+            code = emit.condition(node, state, {}, after)
             bit = emit.bit(emit.negated(code) if negate else code)
             mask = c.b.or_(mask, c.b.shl(c.b.zext(bit, I64), i64(number)))
         return mask
@@ -656,7 +676,7 @@ class Kernel:
                 answer = b.call(self.generate, [source, out, number, cuts, steps, switch])
                 new = b.and_(answer, i64(0xFFFFFFFF))
                 c.add(b.gep(stats, [i64(Stat.STEPS)]), new)
-                with c.when(b.icmp_unsigned("==", answer, i64(0)), likely=False):
+                with c.when(b.icmp_unsigned("<", answer, i64(1 << CUT)), likely=False):
                     held = b.call(self.judge, [source, goals])
                     with c.when(b.icmp_signed(">=", held, i64(0))):
                         record = b.gep(stats, [i64(self.shape.violation(2))])
@@ -753,6 +773,16 @@ class Kernel:
         b.unreachable()
         return function
 
+    def _places(self, pointer: ir.Type) -> None:
+        """``places(ctx, out, first, last)``: where in the arena the state of each slot lies (one word only)."""
+        function, c = self._function("places", ir.VoidType(), pointer, I32.as_pointer(), I64, I64, external=True)
+        ctx, out, first, last = function.args
+        if self.layout.words == 1:
+            with self._each_state(c, ctx, first, last) as (place, position):  # type: ignore[attr-defined]
+                slot = c.b.call(self.find, [ctx, place])
+                c.b.store(c.b.trunc(position, I32), c.b.gep(out, [slot]))
+        c.b.ret_void()
+
     def _seed(self, pointer: ir.Type) -> None:
         """``seed(ctx, marks, first, last, recovery, unmarked, best) -> count``.
 
@@ -763,9 +793,9 @@ class Kernel:
         )
         ctx, marks, first, last, recovery, unmarked, best = function.args
         b, total = c.b, c.local(i64(0))
-        with self._each_state(c, ctx, first, last) as (place, _):  # type: ignore[attr-defined]
+        with self._each_state(c, ctx, first, last) as (place, position):  # type: ignore[attr-defined]
             bits = b.lshr(b.call(self.promise, [place]), b.shl(recovery, i64(1)))
-            mark = b.gep(marks, [b.call(self.find, [ctx, place])])
+            mark = b.gep(marks, [position])
             with b.if_else(b.icmp_unsigned("==", unmarked, i64(0))) as (mark_targets, count_sources):
                 with mark_targets, c.when(b.icmp_unsigned("!=", b.and_(bits, i64(2)), i64(0))):
                     b.store(ir.Constant(I8, 1), mark)
@@ -781,48 +811,97 @@ class Kernel:
                         c.add(total, 1)
         b.ret(b.load(total))
 
-    def _sweep(self, pointer: ir.Type) -> None:
-        """``sweep(ctx, marks, first, last, allowed, cut counts, switch) -> newly marked``: one round backwards.
+    def _edges(self, pointer: ir.Type) -> None:
+        """``edges(ctx, first, last, wanted, places, offsets, targets, via, cut, fill, switch)``: the explored graph.
 
-        Marks a state from which an allowed step leads to a marked one; with `cut counts`, also one whose step is cut.
-        Goes from the deepest state up, since most steps lead deeper: few rounds are needed.
+        With `fill` 0: how many wanted steps each state has, into ``offsets[position]``, and into ``cut[position]``
+        whether a bound cut one. With 1: where they lead and by which instance, from ``offsets[position]`` on.
         """
+        bytes_, shorts, words = I8.as_pointer(), I16.as_pointer(), I32.as_pointer()
         function, c = self._function(
-            "sweep", I64, pointer, I8.as_pointer(), I64, I64, I8.as_pointer(), I64, I32, external=True
+            "edges",
+            ir.VoidType(),
+            pointer,
+            I64,
+            I64,
+            bytes_,
+            words,
+            pointer,
+            words,
+            shorts,
+            bytes_,
+            I64,
+            I32,
+            external=True,
         )
-        ctx, marks, first, last, allowed, cut_counts, switch = function.args
-        b, total = c.b, c.local(i64(0))
-        arena = self._states(c, ctx)
-        fills = b.inttoptr(self._load(c, ctx, Ctx.FILLS), pointer)
+        ctx, first, last, wanted, places, offsets, targets, via, cut, fill, switch = function.args
+        b = c.b
         batch, numbers = c.slot(self.state, self.shape.instances), c.slot(I16, self.shape.instances)
         idle = c.slot(I64, self.shape.size)
-        with c.times(i64(0), b.sub(last, first)) as up:
-            block = b.sub(b.sub(last, i64(1)), up)
-            fill = b.load(b.gep(fills, [block]))
-            with c.times(i64(0), fill) as upward:
-                at = b.sub(b.sub(fill, i64(1)), upward)
-                place = b.gep(arena, [b.add(b.mul(block, i64(BLOCK)), at)])
-                mark = b.gep(marks, [b.call(self.find, [ctx, place])])
-                with c.when(b.icmp_unsigned("==", b.load(mark), ir.Constant(I8, 0))):
-                    answer = b.call(self.generate, [place, batch, numbers, idle, idle, switch])
-                    cut = b.and_(
-                        b.icmp_unsigned("!=", b.lshr(answer, i64(32)), i64(0)),
-                        b.icmp_unsigned("!=", cut_counts, i64(0)),
-                    )
-                    reached = c.local(cut)
-                    with c.times(i64(0), b.and_(answer, i64(0xFFFFFFFF))) as step:
-                        number = b.zext(b.load(b.gep(numbers, [step])), I64)
-                        may = b.icmp_unsigned("!=", b.load(b.gep(allowed, [number])), ir.Constant(I8, 0))
-                        with c.when(b.and_(may, b.not_(b.load(reached)))):
-                            out = b.gep(batch, [step])
-                            if self.symmetric:
-                                b.call(self.canonical, [out])
-                            there = b.load(b.gep(marks, [b.call(self.find, [ctx, out])]))
-                            b.store(b.icmp_unsigned("!=", there, ir.Constant(I8, 0)), reached)
-                    with c.when(b.load(reached)):
-                        b.store(ir.Constant(I8, 1), mark)
-                        c.add(total, 1)
-        b.ret(b.load(total))
+        with self._each_state(c, ctx, first, last) as (place, position):  # type: ignore[attr-defined]
+            answer = b.call(self.generate, [place, batch, numbers, idle, idle, switch])
+            at = c.local(b.select(b.icmp_unsigned("==", fill, i64(0)), i64(0), b.load(b.gep(offsets, [position]))))
+            with c.times(i64(0), b.and_(answer, i64(0xFFFFFFFF))) as step:
+                number = b.load(b.gep(numbers, [step]))
+                with c.when(b.icmp_unsigned("!=", b.load(b.gep(wanted, [b.zext(number, I64)])), ir.Constant(I8, 0))):
+                    with c.when(b.icmp_unsigned("!=", fill, i64(0))):
+                        out = b.gep(batch, [step])
+                        if self.symmetric:
+                            b.call(self.canonical, [out])
+                        there = b.call(self.find, [ctx, out])
+                        if self.layout.words == 1:
+                            there = b.zext(b.load(b.gep(places, [there])), I64)
+                        b.store(b.trunc(there, I32), b.gep(targets, [b.load(at)]))
+                        b.store(number, b.gep(via, [b.load(at)]))
+                    c.add(at, 1)
+            with c.when(b.icmp_unsigned("==", fill, i64(0))):
+                b.store(b.load(at), b.gep(offsets, [position]))
+                b.store(b.trunc(b.and_(b.lshr(answer, i64(CUT)), i64(1)), I8), b.gep(cut, [position]))
+        b.ret_void()
+
+    def _reverse(self, pointer: ir.Type) -> None:
+        """``reverse(positions, offsets, targets, via, ends, sources, by)``: every step from its target's side.
+
+        ``ends`` holds where the steps to each state end, and afterwards where they begin.
+        """
+        words, shorts = I32.as_pointer(), I16.as_pointer()
+        function, c = self._function(
+            "reverse", ir.VoidType(), I64, pointer, words, shorts, pointer, words, shorts, external=True
+        )
+        positions, offsets, targets, via, ends, sources, by = function.args
+        b = c.b
+        with c.times(i64(0), positions) as source:
+            last = b.load(b.gep(offsets, [b.add(source, i64(1))]))
+            with c.times(b.load(b.gep(offsets, [source])), last) as step:
+                end = b.gep(ends, [b.zext(b.load(b.gep(targets, [step])), I64)])
+                at = c.add(end, -1)
+                b.store(b.trunc(source, I32), b.gep(sources, [at]))
+                b.store(b.load(b.gep(via, [step])), b.gep(by, [at]))
+        b.ret_void()
+
+    def _spread(self, pointer: ir.Type) -> None:
+        """``spread(starts, sources, by, allowed, marks, queue, count)``: mark all that leads to the queue."""
+        words, shorts, bytes_ = I32.as_pointer(), I16.as_pointer(), I8.as_pointer()
+        function, c = self._function(
+            "spread", ir.VoidType(), pointer, words, shorts, bytes_, bytes_, words, I64, external=True
+        )
+        starts, sources, by, allowed, marks, queue, count = function.args
+        b = c.b
+        last, at = c.local(count), c.local(i64(0))
+        with c.loop(lambda: b.icmp_unsigned("<", b.load(at), b.load(last))):
+            state = b.zext(b.load(b.gep(queue, [b.load(at)])), I64)
+            c.add(at, 1)
+            end = b.load(b.gep(starts, [b.add(state, i64(1))]))
+            with c.times(b.load(b.gep(starts, [state])), end) as step:
+                source = b.load(b.gep(sources, [step]))
+                mark = b.gep(marks, [b.zext(source, I64)])
+                may = b.load(b.gep(allowed, [b.zext(b.load(b.gep(by, [step])), I64)]))
+                free = b.icmp_unsigned("==", b.load(mark), ir.Constant(I8, 0))
+                with c.when(b.and_(free, b.icmp_unsigned("!=", may, ir.Constant(I8, 0)))):
+                    b.store(ir.Constant(I8, 1), mark)
+                    b.store(source, b.gep(queue, [b.load(last)]))
+                    c.add(last, 1)
+        b.ret_void()
 
     def _orbits(self, pointer: ir.Type) -> None:
         """``orbits(ctx, first, last) -> states``: how many states the representatives of some blocks stand for."""

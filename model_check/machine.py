@@ -27,14 +27,17 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "parent": (ctypes.c_uint64, *[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 2, ctypes.c_void_p, ctypes.c_uint32),
     "find": (ctypes.c_uint64, *[ctypes.c_void_p] * 2),
     "seed": (ctypes.c_uint64, *[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 4, ctypes.c_void_p),
-    "sweep": (
-        ctypes.c_uint64,
-        *[ctypes.c_void_p] * 2,
-        *[ctypes.c_uint64] * 2,
+    "places": (None, *[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 2),
+    "edges": (
+        None,
         ctypes.c_void_p,
+        *[ctypes.c_uint64] * 2,
+        *[ctypes.c_void_p] * 6,
         ctypes.c_uint64,
         ctypes.c_uint32,
     ),
+    "reverse": (None, ctypes.c_uint64, *[ctypes.c_void_p] * 6),
+    "spread": (None, *[ctypes.c_void_p] * 6, ctypes.c_uint64),
     "orbits": (ctypes.c_uint64, ctypes.c_void_p, *[ctypes.c_uint64] * 2),
 }
 
@@ -55,7 +58,10 @@ class Machine:
     parent: Callable[..., int]
     find: Callable[..., int]
     seed: Callable[..., int]
-    sweep: Callable[..., int]
+    places: Callable[..., None]
+    edges: Callable[..., None]
+    reverse: Callable[..., None]
+    spread: Callable[..., None]
     orbits: Callable[..., int]
 
     def __init__(self, key: str, build: Callable[[], str], effort: int) -> None:

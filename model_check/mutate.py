@@ -9,12 +9,11 @@ import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from model_check.evaluate import Space
 from model_check.explore import DEAD_END, symmetric_sorts
+from model_check.graph import Graph
 from model_check.kernel import Claims, switch_numbers
-from model_check.search import Marks, Search
+from model_check.search import Search
 from spec.lang import Protocol, Scope
 from spec.lang.nodes import Write
 from spec.lang.text import show, show_write
@@ -83,10 +82,6 @@ def mutate(
     )
     search = Search(space, claims, symmetric_sorts(space), workers, switches=True, effort=1)
     names = ([p.name for p in invariants], [p.name for p in stepwise], [DEAD_END])
-    allowed = [
-        np.array([i.action.kind != "fault" and i.action.name not in r.avoiding for i in space.instances], np.uint8)
-        for r in recoveries
-    ]
 
     def judge(limit: int | None) -> tuple[str, int | None] | None:
         """What notices, after how many steps; an empty name past the limit."""
@@ -99,10 +94,9 @@ def mutate(
             if limit is not None and search.states > limit:
                 return "", None
             search.level()
-        for number, recovery in enumerate(recoveries):
-            if _lost(search, number, allowed[number]):
-                return recovery.name, None
-        return None
+        graph = Graph(search, recoveries)
+        lost = (r.name for n, r in enumerate(recoveries) if graph.lost(n, past_cuts=True) is not None)
+        return next(((name, None) for name in lost), None)
 
     if already := judge(None):
         raise ValueError(f"{protocol.name} violates {already[0]} as it is")
@@ -139,10 +133,3 @@ def _taken(search: Search, space: Space) -> dict[str, int]:
     for instance, count in zip(space.instances, search.coverage, strict=True):
         taken[instance.action.name] += count
     return taken
-
-
-def _lost(search: Search, number: int, allowed: Marks) -> bool:
-    marks = search.new_marks()
-    search.seed(marks, number)
-    search.sweep(marks, allowed, cut_counts=True)
-    return search.least_unmarked(marks, number) is not None

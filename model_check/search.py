@@ -241,6 +241,17 @@ class Search:
     # What was found
 
     @property
+    def context(self) -> int:
+        """Where the compiled functions find the search."""
+        return int(self._ctx.ctypes.data)
+
+    @property
+    def capacity(self) -> int:
+        """Slots of the table."""
+        assert self._table is not None
+        return len(self._table)
+
+    @property
     def states(self) -> int:
         """Distinct states (representatives, under symmetry) so far."""
         return int(self._stats[:, Stat.STATES].sum())
@@ -345,41 +356,7 @@ class Search:
                 raise AssertionError("the compiled search took a step that evaluate does not know")
         return run
 
-    # Backwards
-
-    def new_marks(self) -> Marks:
-        """A mark for every state, none set."""
-        assert self._table is not None
-        size = len(self._table) if self.layout.words == 1 else self.levels[-1][1] * BLOCK
-        return np.zeros(size, np.uint8)
-
-    def seed(self, marks: Marks, recovery: int) -> int:
-        """Mark the targets of a recovery; how many there are."""
-        best = np.zeros(self.layout.words, np.uint64)
-        return self.machine.seed(
-            self._ctx.ctypes.data, marks.ctypes.data, 0, self.levels[-1][1], recovery, 0, best.ctypes.data
-        )
-
-    def sweep(self, marks: Marks, allowed: Marks, *, cut_counts: bool) -> None:
-        """Mark every state from which allowed steps lead to a marked one or, if it counts, to a cut."""
-        parts = [self.levels[-1][1] * n // self.workers for n in range(self.workers + 1)]
-
-        def part(number: int) -> int:
-            return self.machine.sweep(
-                self._ctx.ctypes.data,
-                marks.ctypes.data,
-                parts[number],
-                parts[number + 1],
-                allowed.ctypes.data,
-                int(cut_counts),
-                self.switch,
-            )
-
-        with ThreadPoolExecutor(self.workers) as pool:
-            while sum(pool.map(part, range(self.workers))):
-                pass
-
-    def least_unmarked(self, marks: Marks, recovery: int) -> tuple[int, int] | None:
+    def shallowest(self, marks: Marks, recovery: int) -> tuple[int, int] | None:
         """The least source of a recovery without a mark among the shallowest ones, and its depth."""
         best = np.zeros(self.layout.words, np.uint64)
         for depth, (first, last) in enumerate(self.levels):

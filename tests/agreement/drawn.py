@@ -142,7 +142,9 @@ def protocols(draw: st.DrawFn) -> Protocol:
     protocol = base()
     real = [f for f in protocol.fields.values() if not f.ghost]
     for number in range(draw(st.integers(3, 6))):
-        params = tuple(Var(sort, f"p{i}") for i, sort in enumerate(draw(st.lists(st.sampled_from(SORTS), min_size=1, max_size=2))))
+        params = tuple(
+            Var(sort, f"p{i}") for i, sort in enumerate(draw(st.lists(st.sampled_from(SORTS), min_size=1, max_size=2)))
+        )
         guard = tuple(draw(conditions(real, params)) for _ in range(draw(st.integers(0, 1))))
         fields = draw(st.lists(st.sampled_from(list(protocol.fields.values())), min_size=1, max_size=3, unique=True))
         writes = tuple(

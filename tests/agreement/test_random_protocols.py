@@ -126,8 +126,9 @@ def shortest_violation(space: Space, levels: list[set[State]]) -> int | None:
             steps = list(space.successors(state))
             if any(p.stepwise and not space.holds(p.node, state, t) for p in properties for _, t in steps):
                 lengths.append(depth + 1)
-            cut = any(space.step(state, i) is Refused.CUT for i in space.instances)
-            if not steps and not cut and not space.holds(space.protocol.rest["rest"].node, state):
+            ordinary = [i for i in space.instances if i.action.kind != "fault"]
+            stuck = all(space.step(state, i) is Refused.DISABLED for i in ordinary)
+            if stuck and not space.holds(space.protocol.rest["rest"].node, state):
                 lengths.append(depth)
     return min(lengths, default=None)
 
@@ -149,7 +150,8 @@ def recovery_lost(space: Space, states: set[State]) -> Verdict:
 
     if closed({s for s in states if space.holds(claim.target, s)}):
         return Verdict.HOLDS
-    cut = {s for s in states if any(space.step(s, i) is Refused.CUT for i in space.instances)}
+    ordinary = [i for i in space.instances if i.action.kind != "fault"]
+    cut = {s for s in states if any(space.step(s, i) is Refused.CUT for i in ordinary)}
     if closed({s for s in states if space.holds(claim.target, s)} | cut):
         return Verdict.UNDETERMINED
     return Verdict.VIOLATED

@@ -1,0 +1,112 @@
+"""The explored graph: which states can still reach others, without faults.
+
+Every state of a finished search, and every step that a recovery may count on, seen from where the step leads. Going
+backwards from the targets once then answers a recovery for all states, in time linear in the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from model_check.kernel import BLOCK
+from model_check.search import Marks, Search
+from spec.lang.protocol import Recovery
+
+
+class Graph:
+    """The steps of a finished search that at least one of the recoveries may take.
+
+    States are named by their position in the arena. Memory: 6 bytes a step twice while it is built, once afterwards,
+    and 17 bytes a state.
+    """
+
+    def __init__(self, search: Search, recoveries: Collection[Recovery]) -> None:
+        self.search = search
+        self.recoveries = tuple(recoveries)
+        self.allowed = [allowed(search, recovery) for recovery in self.recoveries]
+        machine, context = search.machine, search.context
+        last = search.levels[-1][1]
+        self.size = last * BLOCK
+        wanted = np.bitwise_or.reduce(self.allowed) if self.allowed else np.zeros(len(search.space.instances), np.uint8)
+        places = np.zeros(search.capacity if search.layout.words == 1 else 1, np.uint32)
+        machine.places(context, places.ctypes.data, 0, last)
+        offsets = np.zeros(self.size + 1, np.uint64)
+        self.cut: Marks = np.zeros(self.size, np.uint8)
+        nothing = np.zeros(1, np.uint32)
+
+        def fill(targets: npt.NDArray[np.uint32], via: npt.NDArray[np.uint16], filling: bool) -> None:
+            parts = [last * n // search.workers for n in range(search.workers + 1)]
+
+            def part(number: int) -> None:
+                machine.edges(
+                    context,
+                    parts[number],
+                    parts[number + 1],
+                    wanted.ctypes.data,
+                    places.ctypes.data,
+                    offsets.ctypes.data,
+                    targets.ctypes.data,
+                    via.ctypes.data,
+                    self.cut.ctypes.data,
+                    int(filling),
+                    search.switch,
+                )
+
+            with ThreadPoolExecutor(search.workers) as pool:
+                list(pool.map(part, range(search.workers)))
+
+        fill(nothing, np.zeros(1, np.uint16), False)
+        offsets[1:] = np.cumsum(offsets[:-1])
+        offsets[0] = 0
+        steps = int(offsets[-1])
+        targets, via = np.zeros(max(steps, 1), np.uint32), np.zeros(max(steps, 1), np.uint16)
+        fill(targets, via, True)
+        self._starts = np.zeros(self.size + 1, np.uint64)
+        self._starts[:-1] = np.cumsum(np.bincount(targets[:steps], minlength=self.size))
+        self._starts[-1] = steps
+        self._sources, self._by = np.zeros_like(targets), np.zeros_like(via)
+        machine.reverse(
+            self.size,
+            offsets.ctypes.data,
+            targets.ctypes.data,
+            via.ctypes.data,
+            self._starts.ctypes.data,
+            self._sources.ctypes.data,
+            self._by.ctypes.data,
+        )
+
+    def lost(self, number: int, *, past_cuts: bool) -> tuple[int, int] | None:
+        """A source of a recovery that cannot reach a target: the least of the shallowest, packed, and its depth.
+
+        With `past_cuts`, a state with a step that the scope's bound cut counts as a target: who knows where it leads.
+        """
+        search = self.search
+        marks = np.zeros(self.size, np.uint8)
+        best = np.zeros(search.layout.words, np.uint64)
+        search.machine.seed(search.context, marks.ctypes.data, 0, search.levels[-1][1], number, 0, best.ctypes.data)
+        if past_cuts:
+            marks |= self.cut
+        found = np.flatnonzero(marks)
+        queue = np.zeros(self.size, np.uint32)
+        queue[: len(found)] = found
+        search.machine.spread(
+            self._starts.ctypes.data,
+            self._sources.ctypes.data,
+            self._by.ctypes.data,
+            self.allowed[number].ctypes.data,
+            marks.ctypes.data,
+            queue.ctypes.data,
+            len(found),
+        )
+        return search.shallowest(marks, number)
+
+
+def allowed(search: Search, recovery: Recovery) -> Marks:
+    """By instance, whether a recovery may count on it: no fault, and nothing that it avoids."""
+    return np.array(
+        [i.action.kind != "fault" and i.action.name not in recovery.avoiding for i in search.space.instances], np.uint8
+    )
