@@ -151,7 +151,7 @@ def explore(
         max_seconds: give up (undetermined) after this time.
         memory: bytes the search may grow by; none: most of what is free.
         orbits: also count the states that representatives stand for.
-        progress: called about ten times a second; may raise `Interrupted`.
+        progress: called at every level and about ten times a second; may raise `Interrupted`.
 
     Raises:
         Misuse: the scope does not fit the protocol, or `only` names something unknown.
@@ -210,6 +210,7 @@ class _Exploring:
         try:
             found = self._violation()
             while not found and not search.stopped and search.counts[-1]:
+                tick()
                 search.level(tick)
                 found = self._violation()
                 if max_states is not None and search.states > max_states:

@@ -243,11 +243,11 @@ class Map2(Generic[K, L, V]):
         self._after = after
 
     def __getitem__(self, keys: tuple[K, L]) -> V:
-        return cast(V, _read(self._field, tuple(keys), None, self._after))
+        return cast(V, _read(self._field, _as_tuple(keys), None, self._after))
 
     def get(self, keys: tuple[K | Maybe[K], L | Maybe[L]], default: V | bool | enum.Enum | int | None) -> V:
         """The value at keys that may be none, or the default where one is."""
-        return cast(V, _read(self._field, tuple(keys), default, self._after, optional=True))
+        return cast(V, _read(self._field, _as_tuple(keys), default, self._after, optional=True))
 
     def __iter__(self) -> Iterator[V]:
         raise Misuse(f"{self._field.name} cannot be iterated: use forall, exists, count or each")
@@ -259,7 +259,8 @@ class Relation(Map2[K, L, Bool]):
     __slots__ = ()
 
 
-_NO_DEFAULT = object()
+def _as_tuple(keys: object) -> tuple[object, ...]:
+    return keys if isinstance(keys, tuple) else (keys,)
 
 
 def _read(field: Field, keys: Sequence[object], default: object, after: bool, *, optional: bool = False) -> Term:
@@ -370,7 +371,7 @@ def lift(value: object, sort: Sort) -> Node:
             return value.node
         if isinstance(sort, MaybeSort) and found == sort.of:
             return Some(value.node)
-        raise Misuse(f"a {sort.name} is needed here, not a {found.name}")
+        raise Misuse(f"{sort.name} is needed here, not {found.name}")
     if isinstance(sort, MaybeSort):
         return Const(sort, 0) if value is None else Some(lift(value, sort.of))
     if isinstance(sort, BoolSort) and isinstance(value, bool):
@@ -379,7 +380,7 @@ def lift(value: object, sort: Sort) -> Node:
         return Const(sort, sort.members.index(value.name))
     if isinstance(sort, NaturalSort | CountSort) and type(value) is int and value >= 0:
         return Const(sort, value)
-    raise Misuse(f"a {sort.name} is needed here, not {value!r}")
+    raise Misuse(f"{sort.name} is needed here, not {value!r}")
 
 
 def any_of(*parts: Bool | bool) -> Bool:
