@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ import numpy.typing as npt
 from model_check.kernel import BLOCK
 from model_check.search import Marks, Search
 from spec.lang.protocol import Recovery
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class Graph:
@@ -103,6 +107,23 @@ class Graph:
             len(found),
         )
         return search.shallowest(marks, number)
+
+
+def as_networkx(search: Search) -> nx.MultiDiGraph:
+    """The whole explored graph, for the algorithms and drawings of networkx: worlds of some ten thousand states.
+
+    Nodes are packed states; ``depth`` says how many steps away the nearest initial state is. An edge carries
+    ``instance``, the step it is (under symmetry: up to exchange of elements).
+    """
+    import networkx as nx
+
+    graph = nx.MultiDiGraph()
+    for depth in range(len(search.levels)):
+        graph.add_nodes_from(search.packed_states(depth), depth=depth)
+    for state in list(graph):
+        for instance, after in search.successors(state):
+            graph.add_edge(state, search.canonical(after), instance=instance)
+    return graph
 
 
 def allowed(search: Search, recovery: Recovery) -> Marks:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from model_check.evaluate import Instance, Refused, Space, State
-from model_check.explore import DEAD_END, Counterexample, Interrupted, Progress
+from model_check.explore import _DEAD, DEAD_END, Counterexample, Interrupted, Progress
 from spec.lang import Misuse, Protocol, Scope
 from spec.lang.protocol import Property
 
-_DEAD = "Where nothing can happen any more, the protocol says that it may rest."
 T = TypeVar("T")
 
 
@@ -25,7 +24,7 @@ class Simulation:
     """What the walks met.
 
     `coverage` counts steps per action, `goals` the states met in which each goal holds, `cut` the walks that ended
-    where only steps past the scope's bound were left, `rested` those that ended where the protocol may rest. The
+    where only steps past the scope's bound were left, `rested` those that ended where no step was left at all. The
     violation's run is the walk up to it, which need not be a shortest one. `reason` says why it stopped early, if so.
     """
 
@@ -134,8 +133,13 @@ class _Walking:
             return
         for _ in range(length):
             found = self._random_step(state)
+            if isinstance(found, Refused) or found[0].action.kind == "fault":
+                self._judge_rest(run)
             if isinstance(found, Refused):
-                self._stuck(run, found)
+                self.rested += found is Refused.DISABLED
+                self.cut += found is Refused.CUT
+                return
+            if self.violation is not None:
                 return
             instance, state = found
             run.append(found)
@@ -177,13 +181,13 @@ class _Walking:
         self.violation = Counterexample(claim.name, kind, claim.doc, self.space, tuple(run))
         return True
 
-    def _stuck(self, run: list[tuple[Instance | None, State]], why: Refused) -> None:
+    def _judge_rest(self, run: list[tuple[Instance | None, State]]) -> None:
+        """Whether the run's last state is a dead end: but for faults nothing is possible, and it may not rest."""
         state = run[-1][1]
-        if why is Refused.CUT:
-            self.cut += 1
-        elif any(self.space.holds(rest.node, state) for rest in self.space.protocol.rest.values()):
-            self.rested += 1
-        elif self.dead_ends:
+        ordinary = (i for i in self.space.instances if i.action.kind != "fault")
+        if not self.dead_ends or any(self.space.step(state, i) is not Refused.DISABLED for i in ordinary):
+            return
+        if not any(self.space.holds(rest.node, state) for rest in self.space.protocol.rest.values()):
             self.violation = Counterexample(DEAD_END, "dead end", _DEAD, self.space, tuple(run))
 
 
