@@ -235,7 +235,7 @@ def refused_flush_taken_for_done(p: Protocol) -> None:
     p.replace_action(flush)
 
 
-@mutant("trees_are_what_they_seem", "H4", "C29", "C30", "C37", "C40")
+@mutant("provenance_is_complete", "H4", "C29", "C30", "C37", "C40")
 def flush_forgets_a_tier(p: Protocol) -> None:
     """The flush empties the device's tree and leaves another store of what the old weights made."""
     not_writing(p, "flush", "made_by")
@@ -338,6 +338,12 @@ def sender_owns_generation(p: Protocol) -> None:
         )
 
     p.replace_action(send)
+
+
+@mutant("pauses_mean_what_they_say", "C15")
+def in_place_pause_retracts(p: Protocol) -> None:
+    """A pause in place, too, takes running requests out of their batch."""
+    not_asking(p, "retract", "mode")
 
 
 # What may be shared
@@ -833,6 +839,30 @@ def rejection_leaves_memory_out(p: Protocol) -> None:
     reroute(p, "record_rejecting", lambda s: ite(s.colocated, Stage.CONTINUE, Stage.RECORD_REJECTED))
 
 
+@mutant("trainer_has_the_memory", "C83")
+def memory_back_while_training(p: Protocol) -> None:
+    """An engine takes its weights' memory back while the trainer still works in it."""
+    not_asking(p, "resume_weights", "stage")
+
+
+@mutant("trainer_has_the_memory", "C81")
+def release_answered_early(p: Protocol) -> None:
+    """The release is answered before the memory is free, and the trainer starts."""
+    not_asking(p, "all_released", "slot")
+
+
+@mutant("empty_slots_hold_nothing")
+def retired_in_name_only(p: Protocol) -> None:
+    """Slots are emptied, and what was known of their engines is kept for their successors."""
+    not_writing(p, "retire", "reports")
+
+
+@mutant("errands_end_clean")
+def answers_counted_twice(p: Protocol) -> None:
+    """The answers to one call are counted for the next as well."""
+    not_writing(p, "all_continued", "done")
+
+
 @mutant("kv_returns_after_the_bytes")
 def kv_back_before_the_bytes(p: Protocol) -> None:
     """KV memory comes back first, so that a tree could fill while bytes move."""
@@ -851,7 +881,7 @@ MUTANTS = MappingProxyType(_found)
 NOT_HERE = MappingProxyType(
     {
         "happens to requests and tokens inside one engine; seen from outside, a request waits, runs or is answered": (
-            *("M21", "M28", "H11", "C15", "C26", "C95", "C105", "C106"),
+            *("M21", "M28", "H11", "C26", "C95", "C105", "C106"),
         ),
         "is about adapters, and this protocol moves whole weights": (
             *("M29", "M30", "H3", "H20", "H23", "C52", "C67", "C68", "C69", "C70", "C71"),
@@ -864,7 +894,6 @@ NOT_HERE = MappingProxyType(
         "is about the connection that carries the bytes; a transfer here succeeds, fails or lies": ("M33", "H10"),
         "happens between the ranks of one engine, which acts as one here": ("C32", "C100", "C104"),
         "is about prefill and decode engines apart, which may not be published to by retract": ("C23", "C25", "C84"),
-        "is about the memory of the trainer, which has no state here": ("C81", "C83"),
         "is about a second model; every engine here belongs to one": ("H8",),
         "is about how long a call takes; here it may take any time": ("H6",),
         "is about a document": ("H16",),

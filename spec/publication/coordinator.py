@@ -6,7 +6,10 @@ process has answered. An engine that dies keeps its handle in the slot, and a ca
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from spec.lang import Bool, Step, Value, all_of, each, exists, forall, ite, when
+from spec.lang.nodes import Const, Ite, Node
 from spec.publication.state import (
     INCUMBENT,
     UNLOADED,
@@ -90,28 +93,51 @@ def transfer(s: State) -> Value[Stage]:
 
 
 def enter(s: State, stage: Value[Stage] | Stage) -> dict[str, object]:
-    """Go on with a stage. The latch is set before a pause can fail; with the last stage the errand is over."""
-    if isinstance(stage, Stage):
-        ends: Bool | bool = stage == Stage.IDLE
-        fences: Bool | bool = stage == Stage.PAUSE
-    else:
-        ends = stage == Stage.IDLE
-        fences = stage == Stage.PAUSE
+    """Go on with a stage. The latch is set before a pause or shutdown can fail; the last stage ends the errand."""
     changes: dict[str, object] = {"stage": stage}
-    if ends is not False:
-        changes |= {
-            "errand": Errand.NOTHING if ends is True else ite(ends, Errand.NOTHING, s.errand),
-            "full": False if ends is True else s.full & ~ends,
-            "rebuilt": False if ends is True else s.rebuilt & ~ends,
-        }
-    if fences is not False:
-        changes |= {"latch": s.latch | fences}
+    if isinstance(stage, Stage):
+        if stage is Stage.IDLE:
+            changes |= {"errand": Errand.NOTHING, "full": False, "rebuilt": False}
+        if stage in (Stage.PAUSE, Stage.RETIRE):
+            changes |= {"latch": True}
+        return changes
+    options = leaves(stage)
+    if Stage.IDLE in options:
+        ends = stage == Stage.IDLE
+        changes |= {"errand": ite(ends, Errand.NOTHING, s.errand), "full": s.full & ~ends, "rebuilt": s.rebuilt & ~ends}
+    if Stage.PAUSE in options:
+        changes |= {"latch": s.latch | (stage == Stage.PAUSE)}
     return changes
 
 
+def leaves(stage: Value[Stage] | Stage) -> set[Stage]:
+    """Every stage that an expression can come to."""
+    if isinstance(stage, Stage):
+        return {stage}
+
+    def walk(node: Node) -> Iterator[Stage]:
+        match node:
+            case Ite(then=then, other=other):
+                yield from walk(then)
+                yield from walk(other)
+            case Const(value=value):
+                yield tuple(Stage)[value]
+
+    return set(walk(stage.node))
+
+
+CALLS = (Stage.PAUSE, Stage.FLUSH, Stage.SEND, Stage.CONTINUE)
+"""The stages whose answers are counted. For memory, engines know themselves what is released."""
+
+
+def unanswered() -> dict[str, object]:
+    """Nobody has answered a call."""
+    return {"done": each(Engine, lambda e: False)}
+
+
 def proceed(s: State, stage: Stage) -> dict[str, object]:
-    """The stage is done: go on with the one that follows. Nobody has answered its call yet."""
-    return {**enter(s, following(s, stage)), "done": each(Engine, lambda e: False)}
+    """The stage is done: go on with the one that follows."""
+    return {**enter(s, following(s, stage)), **(unanswered() if stage in CALLS else {})}
 
 
 def begin(s: State, errand: Errand, stage: Value[Stage] | Stage, *, full: Bool | bool = False) -> dict[str, object]:
@@ -121,7 +147,7 @@ def begin(s: State, errand: Errand, stage: Value[Stage] | Stage, *, full: Bool |
 
 def give_up(s: State) -> dict[str, object]:
     """A call failed where nobody can say what engines hold: retire them all."""
-    return {**enter(s, Stage.RETIRE), "latch": True, "done": each(Engine, lambda e: False)}
+    return {**enter(s, Stage.RETIRE), **unanswered()}
 
 
 def leave_fenced(s: State) -> dict[str, object]:
@@ -129,7 +155,7 @@ def leave_fenced(s: State) -> dict[str, object]:
     repairing = s.errand.is_in(Errand.REPUBLISH, Errand.RECOVER)
     return {
         **enter(s, ite(repairing, Stage.RETIRE, Stage.IDLE)),
-        "done": each(Engine, lambda e: False),
+        **unanswered(),
     }
 
 
@@ -208,13 +234,12 @@ def train(s: State) -> Step:
 def rebuild(s: State, e: Engine) -> Step:
     """An empty slot gets a new process: it runs, on the bytes it booted with, and its warm-up request left an entry.
 
-    A colocated one has released everything after its warm-up and taken back the memory of its weights.
+    Whatever memory a colocated one should not have, the release that follows takes from it.
     """
     return when(s.stage == Stage.REBUILD, ~present(s, e)).then(
         slot={e: Slot.LIVE},
-        kv_out={e: s.colocated},
-        cached={e: s.sharing & ~s.colocated},
-        made_by={e: each(Content, lambda c: s.sharing & ~s.colocated & (c == UNLOADED))},
+        cached={e: s.sharing},
+        made_by={e: each(Content, lambda c: s.sharing & (c == UNLOADED))},
     )
 
 
@@ -229,7 +254,7 @@ def all_rebuilt(s: State) -> Step:
 @publication.action(by="coordinator", on="e")
 def resume_weights(s: State, e: Engine) -> Step:
     """An engine takes the memory of its weights back, if it had released it."""
-    return when(s.stage == Stage.RESUME_WEIGHTS, live(s, e), s.weights_out[e]).then(
+    return when(s.stage == Stage.RESUME_WEIGHTS, s.weights_out[e]).then(
         weights_out={e: False}, unpaired=s.unpaired | ~s.weights_out[e]
     )
 
@@ -277,9 +302,7 @@ def all_sent(s: State) -> Step:
 @publication.action(by="coordinator", on="e")
 def resume_kv(s: State, e: Engine) -> Step:
     """An engine takes its KV memory back, if it had released it; the weights are in place by now."""
-    return when(s.stage == Stage.RESUME_KV, live(s, e), s.kv_out[e]).then(
-        kv_out={e: False}, unpaired=s.unpaired | ~s.kv_out[e]
-    )
+    return when(s.stage == Stage.RESUME_KV, s.kv_out[e]).then(kv_out={e: False}, unpaired=s.unpaired | ~s.kv_out[e])
 
 
 @publication.action(by="coordinator")
@@ -376,7 +399,7 @@ RECORDS = {
     Stage.RECORD_REJECTED: Marker.REJECTED,
     Stage.DECLARE_RETIRED: Marker.UPDATING_WEIGHTS,
 }
-"""The status that each stage of writing makes durable."""
+"""The status that is durable after each stage of writing."""
 
 
 def record(s: State, stage: Stage) -> dict[str, object]:
@@ -384,18 +407,18 @@ def record(s: State, stage: Stage) -> dict[str, object]:
 
     RUNNING is a new record: its parent is what was last completed, its checkpoint the next content.
     """
-    values: dict[str, object] = {"status": RECORDS[stage]}
+    if stage == Stage.RECORD_TARGET:
+        return {"target": s.memory_parent + 1}
     if stage == Stage.RECORD_RUNNING:
         completed = s.memory_status == Marker.COMPLETE
-        values |= {
+        return {
+            "status": Marker.RUNNING,
             "parent": ite(completed, s.memory_target.or_else(0), s.memory_parent),
             "parent_content": ite(completed, s.memory_content, s.memory_parent_content),
             "content": s.memory_content + 1,
             "target": None,
         }
-    if stage == Stage.RECORD_TARGET:
-        values |= {"target": s.memory_parent + 1}
-    return values
+    return {"status": RECORDS[stage]}
 
 
 def written(s: State, stage: Stage) -> dict[str, object]:

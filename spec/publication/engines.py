@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spec.lang import Bool, Step, all_of, each, when
+from spec.lang import Bool, Step, each, when
 from spec.publication.state import (
     Content,
     Engine,
@@ -23,7 +23,7 @@ def admit(s: State, e: Engine) -> Step:
 
 def can_start(s: State, e: Engine) -> Bool:
     """The scheduler runs and has work. It does not ask whether its memory is there."""
-    return all_of(live(s, e), s.request[e] == Request.WAITING, ~s.paused[e])
+    return (s.request[e] == Request.WAITING) & ~s.paused[e]
 
 
 @publication.action(by="e", on="e")
@@ -53,7 +53,7 @@ def finish(s: State, e: Engine) -> Step:
 
     Under retract also after the pause: the batch that ran ahead is delivered before the rest is retracted.
     """
-    return when(live(s, e), s.request[e] == Request.RUNNING, ~s.paused[e] | (s.mode == Mode.RETRACT)).then(
+    return when(s.request[e] == Request.RUNNING, ~s.paused[e] | (s.mode == Mode.RETRACT)).then(
         request={e: Request.NONE},
         kv={e: each(Content, lambda c: False)},
         cached={e: s.sharing},
@@ -64,7 +64,7 @@ def finish(s: State, e: Engine) -> Step:
 @publication.action(by="e", on="e")
 def retract(s: State, e: Engine) -> Step:
     """A paused engine sends its request back to the queue without its KV. What the tree owns stays in the tree."""
-    return when(live(s, e), s.request[e] == Request.RUNNING, s.paused[e], s.mode == Mode.RETRACT).then(
+    return when(s.request[e] == Request.RUNNING, s.paused[e], s.mode == Mode.RETRACT).then(
         request={e: Request.WAITING}, kv={e: each(Content, lambda c: False)}
     )
 
@@ -76,6 +76,6 @@ def migrate(s: State, e: Engine, f: Engine) -> Step:
     A router moving a request, a cache tier or a disaggregated prefill do this without asking the receiving scheduler.
     It is why the barrier pauses every engine before it flushes any.
     """
-    return when(s.sharing, e != f, live(s, e), generates(s, e), live(s, f), ~s.kv_out[f]).then(
+    return when(s.sharing, e != f, generates(s, e), live(s, f)).then(
         cached={f: True}, made_by={f: each(Content, lambda c: s.made_by[f, c] | s.kv[e, c])}
     )

@@ -7,6 +7,7 @@ which the protocol may rest: somebody can always act.
 from __future__ import annotations
 
 from spec.lang import Bool, CanReach, all_of, exists, forall, ite, wherever
+from spec.publication.coordinator import CALLS
 from spec.publication.service import takes_calls
 from spec.publication.state import (
     PUBLISHED,
@@ -109,9 +110,31 @@ def in_place_keeps_kv_private(s: State) -> Bool:
 
 
 @publication.property
-def trees_are_what_they_seem(s: State) -> Bool:
-    """An engine sees its tree empty exactly where no weights made an entry of it."""
-    return forall(Engine, lambda e: s.cached[e] == exists(Content, lambda c: s.made_by[e, c]))
+def provenance_is_complete(s: State) -> Bool:
+    """A tree with entries and a running request have KV that some weights made, and nothing else has."""
+    return forall(
+        Engine,
+        lambda e: (
+            (s.cached[e] == exists(Content, lambda c: s.made_by[e, c]))
+            & ((s.request[e] == Request.RUNNING) == exists(Content, lambda c: s.kv[e, c]))
+        ),
+    )
+
+
+@publication.step_property
+def pauses_mean_what_they_say(s: State, t: State) -> Bool:
+    """On a paused engine nothing starts; in place nothing ends either, and only under retract is anything sent back."""
+    retracting = s.mode == Mode.RETRACT
+    return forall(
+        Engine,
+        lambda e: all_of(
+            ((s.request[e] != Request.RUNNING) & (t.request[e] == Request.RUNNING)).implies(~s.paused[e]),
+            ((s.request[e] == Request.RUNNING) & (t.request[e] != Request.RUNNING) & s.paused[e] & live(t, e)).implies(
+                retracting
+            ),
+            ((s.request[e] == Request.RUNNING) & (t.request[e] == Request.WAITING)).implies(retracting & s.paused[e]),
+        ),
+    )
 
 
 # The record
@@ -291,6 +314,37 @@ def slots_change_by_their_owner(s: State, t: State) -> Bool:
 
 
 @publication.property
+def empty_slots_hold_nothing(s: State) -> Bool:
+    """Where there is no process, there is no pause, no weights, no id, no memory, no request and no tree."""
+    return forall(
+        Engine,
+        lambda e: (
+            live(s, e)
+            | all_of(
+                ~s.paused[e],
+                s.weights[e] == UNLOADED,
+                s.reports[e].is_none,
+                ~s.kv_out[e],
+                ~s.weights_out[e],
+                s.request[e] == Request.NONE,
+                ~s.cached[e],
+            )
+        ),
+    )
+
+
+@publication.property
+def errands_end_clean(s: State) -> Bool:
+    """Nothing of an errand outlives it, and no answer the call that it was given to (P14)."""
+    resting = s.stage.is_in(Stage.DOWN, Stage.REFUSED, Stage.IDLE)
+    return all_of(
+        resting == (s.errand == Errand.NOTHING),
+        resting.implies(~s.full & ~s.rebuilt),
+        s.stage.is_in(*CALLS) | forall(Engine, lambda e: ~s.done[e]),
+    )
+
+
+@publication.property
 def latch_covers_pause(s: State) -> Bool:
     """From before the first pause until every engine has continued, the latch is set (P15).
 
@@ -326,6 +380,14 @@ def no_use_of_released_memory(s: State) -> Bool:
             s.cached[e].implies(~s.kv_out[e]),
             (live(s, e) & (s.stage == Stage.SEND)).implies(~s.weights_out[e]),
         ),
+    )
+
+
+@publication.property
+def trainer_has_the_memory(s: State) -> Bool:
+    """Colocated, no engine holds memory while the trainer works (P21)."""
+    return (s.colocated & (s.stage == Stage.TRAIN)).implies(
+        forall(Engine, lambda e: live(s, e).implies(s.kv_out[e] & s.weights_out[e]))
     )
 
 
@@ -605,7 +667,8 @@ SHOWN_BY = {
     "flush_point": "retracted",
     "retract_keeps_kv_pure": "running_ahead",
     "in_place_keeps_kv_private": "mixed",
-    "trees_are_what_they_seem": "warmed_up",
+    "provenance_is_complete": "warmed_up",
+    "pauses_mean_what_they_say": "mixed",
     "bytes_only_while_updating": "moving",
     "target_recorded_before_bytes": "moving",
     "failure_declares": "undeclared",
@@ -623,9 +686,12 @@ SHOWN_BY = {
     "reject_only_untouched": "rejected",
     "running_never_resumed": "refused",
     "slots_change_by_their_owner": "lost_while_latched",
+    "empty_slots_hold_nothing": "lost_while_latched",
+    "errands_end_clean": "published",
     "latch_covers_pause": "interrupted",
     "memory_paired": "released",
     "no_use_of_released_memory": "released",
+    "trainer_has_the_memory": "released",
     "kv_returns_after_the_bytes": "released",
     "only_owner_resumes": "retracted",
     "admission_only_when_settled": "lost_while_serving",
