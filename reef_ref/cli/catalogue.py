@@ -15,7 +15,7 @@ from spec.lang import Misuse, Protocol, Scope
 
 
 class Mutant(typing.Protocol):
-    """A wrong variant of a protocol: the property that it `breaks`, and the `report` that taught it."""
+    """A wrong variant of a protocol: the property that it `breaks`, and each `report` that taught it."""
 
     @property
     def name(self) -> str:
@@ -26,8 +26,8 @@ class Mutant(typing.Protocol):
         """The property or recovery that must notice."""
 
     @property
-    def report(self) -> str:
-        """Where it was seen, or which row of a list it is."""
+    def report(self) -> tuple[str, ...]:
+        """Where it was seen or foretold."""
 
     @property
     def doc(self) -> str:

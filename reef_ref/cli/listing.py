@@ -42,7 +42,7 @@ def _sections(name: str, protocol: Protocol) -> Iterator[Section]:
     yield "Faults", _docs(a for a in actions if a.kind == "fault")
     yield "Fields", [(f.name, ("ghost: " if f.ghost else "") + f.doc) for f in protocol.fields.values()]
     mutants = known_mutants(name).values()
-    yield "Mutants", [(m.name, f"{_first(m.doc)}  ({m.report}; breaks {m.breaks})") for m in mutants]
+    yield "Mutants", [(m.name, f"{_first(m.doc)}  ({', '.join(m.report)}; breaks {m.breaks})") for m in mutants]
 
 
 def _scopes(name: str) -> list[tuple[str, str]]:

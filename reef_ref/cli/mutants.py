@@ -32,7 +32,7 @@ class Kill:
     """
 
     mutant: str
-    report: str
+    report: tuple[str, ...]
     breaks: str
     verdict: str
     by: str
@@ -150,7 +150,9 @@ def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
         counts.append(f"{missing} not explored: interrupted")
     return Report(
         head=("fate", "mutant", "first noticed by", "steps", "the property it names", "report"),
-        rows=tuple((k.fate, k.mutant, k.by or k.reason, _number(k.steps), _named(k), k.report) for k in kills),
+        rows=tuple(
+            (k.fate, k.mutant, k.by or k.reason, _number(k.steps), _named(k), ", ".join(k.report)) for k in kills
+        ),
         summary=f"{title}: {', '.join(counts)}",
         document={
             "format": "reef-ref.mutants",
