@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model_check.kernel import BLOCK
-from model_check.search import Marks, Search
+from model_check.search import Marks, MemoryShort, Search, available_memory
 from spec.lang.protocol import Recovery
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class Graph:
         offsets[1:] = np.cumsum(offsets[:-1])
         offsets[0] = 0
         steps = int(offsets[-1])
+        if 12 * steps > available_memory():
+            raise MemoryShort(f"the explored graph has {steps:,} steps to keep, {12 * steps / 2**30:.1f} GiB")
         targets, via = np.zeros(max(steps, 1), np.uint32), np.zeros(max(steps, 1), np.uint16)
         fill(targets, via, True)
         self._starts = np.zeros(self.size + 1, np.uint64)

@@ -60,13 +60,14 @@ class Ctx(IntEnum):
     LAST = 5
     NEXT_UNIT = 6
     NEXT_BLOCK = 7
-    BLOCKS = 8
+    LAST_BLOCK = 8
     STOP = 9
     GROW = 10
     LIMIT = 11
     FULL = 12
     STATS = 13
     STRIDE = 14
+    FOUND = 15
 
 
 class Stat(IntEnum):
@@ -575,7 +576,7 @@ class Kernel:
                             ir.Constant(I32, 1),
                         ],
                     )
-        goals = c.slot(I64)
+        goals, fresh_states = c.slot(I64), c.local(i64(0))
         with c.times(i64(0), count) as at:
             value, mixed = self._get(c, b.gep(batch, [at])), b.load(b.gep(hashes, [at]))
             home = self._home(c, mixed, mask)
@@ -615,7 +616,7 @@ class Kernel:
                     b.store(b.and_(b.add(b.load(where), i64(1)), mask), where)
             with c.when(b.load(new), likely=False):
                 self._set(c, value, b.gep(arena, [position]))
-                c.add(self._field(c, stats, Stat.STATES), 1)
+                c.add(fresh_states, 1)
                 held = b.call(self.judge, [b.gep(arena, [position]), goals])
                 bad = b.and_(held, i64(TOP - 1))
                 with c.when(b.icmp_unsigned("!=", bad, i64(0)), likely=False):
@@ -631,6 +632,8 @@ class Kernel:
                     fresh = b.atomic_rmw("add", self._field(c, ctx, Ctx.NEXT_BLOCK), i64(1), "monotonic")
                     b.store(fresh, block)
                     b.store(i64(0), used)
+        c.add(self._field(c, stats, Stat.STATES), b.load(fresh_states))
+        b.atomic_rmw("add", self._field(c, ctx, Ctx.FOUND), b.load(fresh_states), "monotonic")
         b.ret_void()
         return function
 
@@ -651,16 +654,18 @@ class Kernel:
         steps = b.gep(stats, [i64(self.shape.violation(1))])
         count, going = c.local(i64(0)), c.local(ir.Constant(I1, 1))
         units = BLOCK // UNIT
-        next_block = self._field(c, ctx, Ctx.NEXT_BLOCK)
         with c.loop(lambda: b.load(going)) as done:
             halted = b.load_atomic(self._field(c, ctx, Ctx.STOP), "monotonic", 8)
             with c.when(b.icmp_unsigned("!=", halted, i64(0)), likely=False):
                 c.jump(done)
-            taken = b.load_atomic(next_block, "monotonic", 8)
-            crowded = b.icmp_unsigned(">", b.mul(taken, i64(BLOCK)), self._load(c, ctx, Ctx.LIMIT))
-            with c.when(crowded, likely=False):
-                b.store_atomic(i64(1), self._field(c, ctx, Ctx.GROW), "monotonic", 8)
-                c.jump(done)
+            for count_of, limit, raised in (
+                (Ctx.FOUND, Ctx.LIMIT, Ctx.GROW),
+                (Ctx.NEXT_BLOCK, Ctx.LAST_BLOCK, Ctx.FULL),
+            ):
+                so_far = b.load_atomic(self._field(c, ctx, count_of), "monotonic", 8)
+                with c.when(b.icmp_unsigned(">", so_far, self._load(c, ctx, limit)), likely=False):
+                    b.store_atomic(i64(1), self._field(c, ctx, raised), "monotonic", 8)
+                    c.jump(done)
             unit = b.atomic_rmw("add", self._field(c, ctx, Ctx.NEXT_UNIT), i64(1), "monotonic")
             block = b.add(first, b.udiv(unit, i64(units)))
             with c.when(b.icmp_unsigned(">=", block, last), likely=False):

@@ -82,13 +82,18 @@ class Search:
     def begin(self) -> None:
         """Forget everything found, and start again from the initial states."""
         words = self.layout.words
-        slack = self.workers * (UNIT + 1) * (len(self.space.instances) + 1) + BATCH + self.workers * BLOCK
+        # After a worker has seen that room is short, it may still finish the states it holds.
+        slack = self.workers * ((UNIT + 1) * (len(self.space.instances) + 1) + BATCH)
+        first = sorted({self.canonical(self.layout.pack(state)) for state in self.space.initial_states()})
+        if not first:
+            raise ValueError(f"{self.space.protocol.name}: no initial state in scope {self.space.scope.name}")
         capacity = 1 << 16
-        while capacity * (0.95 - LOAD) < slack:
+        while capacity * (0.95 - LOAD) < slack or capacity * LOAD < len(first):
             capacity *= 2
         # Bytes of a state: itself in the arena, and a slot of the table at worst just after it has doubled.
         self._most = self._memory // (8 * words + int(16 / LOAD))
-        blocks = max(self._most // BLOCK, 2 * self.workers + 2)
+        spare = slack // BLOCK + self.workers + 1
+        blocks = self._most // BLOCK + spare
         try:
             self._arena: Words = np.empty(blocks * BLOCK * words, np.uint64)
         except MemoryError:
@@ -103,14 +108,15 @@ class Search:
         self._ctx[Ctx.FILLS] = self._fills.ctypes.data
         self._ctx[Ctx.STATS] = self._stats.ctypes.data
         self._ctx[Ctx.STRIDE] = self.shape.size
-        self._ctx[Ctx.BLOCKS] = blocks
+        self._ctx[Ctx.LAST_BLOCK] = blocks - spare
         self._new_table(capacity)
         self.levels: list[tuple[int, int]] = []
         self.counts: list[int] = []
         self._pool: ThreadPoolExecutor | None = None
-        self._first_level()
+        self._first_level(first)
 
     def _new_table(self, capacity: int) -> None:
+        """An empty table, aligned to cache lines; the old one is let go first, so that both are never there at once."""
         self._table: Words | None = None
         raw = np.zeros(capacity + LINE, np.uint64)
         first = -raw.ctypes.data // 8 % LINE
@@ -119,13 +125,12 @@ class Search:
         self._ctx[Ctx.MASK] = capacity - 1
         self._ctx[Ctx.LIMIT] = int(capacity * LOAD)
 
-    def _first_level(self) -> None:
-        """Insert the initial states by hand: they go through the table like any others."""
-        packed = {self.canonical(self.layout.pack(state)) for state in self.space.initial_states()}
-        states = sorted(packed)
-        if not states:
-            raise ValueError(f"{self.space.protocol.name}: no initial state in scope {self.space.scope.name}")
+    def _first_level(self, states: list[int]) -> None:
+        """Put the initial states in, and judge them."""
         blocks = -(-len(states) // BLOCK)
+        if blocks > int(self._ctx[Ctx.LAST_BLOCK]):
+            raise self._short()
+        self._ctx[Ctx.FOUND] = len(states)
         for position, state in enumerate(states):
             self._arena[position * self.layout.words : (position + 1) * self.layout.words] = self._split(state)
             self._fills[position // BLOCK] += 1
@@ -157,35 +162,34 @@ class Search:
         """
         ctx = self._ctx
         first, last = self.levels[-1]
-        before = int(self._stats[:, Stat.STATES].sum())
+        before = self.states
         start = int(ctx[Ctx.NEXT_BLOCK])
-        blocks = start + self.workers
-        self._room(blocks)
-        for worker in range(self.workers):
+        small = int(self._fills[first:last].sum()) <= UNIT
+        workers = 1 if small else self.workers
+        for worker in range(workers):
             self._stats[worker, Stat.BLOCK] = start + worker
             self._stats[worker, Stat.USED] = 0
-        ctx[Ctx.NEXT_BLOCK] = blocks
+        ctx[Ctx.NEXT_BLOCK] = start + workers
         ctx[Ctx.FIRST], ctx[Ctx.LAST], ctx[Ctx.NEXT_UNIT] = first, last, 0
         while True:
             ctx[Ctx.GROW] = 0
-            self._run(tick)
+            self._run(workers, tick)
+            if ctx[Ctx.FULL]:
+                raise self._short()
             if not ctx[Ctx.GROW] or ctx[Ctx.STOP]:
                 break
             self._grow()
         self.levels.append((start, int(ctx[Ctx.NEXT_BLOCK])))
-        self.counts.append(int(self._stats[:, Stat.STATES].sum()) - before)
+        self.counts.append(self.states - before)
         return self.counts[-1]
 
-    def _run(self, tick: Callable[[], None] | None) -> None:
-        address = self._ctx.ctypes.data
-        first, last = self.levels[-1]
-        small = int(self._fills[first:last].sum()) <= UNIT
-        if (self.workers == 1 and tick is None) or small:
-            self.machine.expand(address, 0, self.switch)
+    def _run(self, workers: int, tick: Callable[[], None] | None) -> None:
+        if workers == 1 and (self.workers > 1 or tick is None):
+            self.machine.expand(self.context, 0, self.switch)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="search")
-        jobs = [self._pool.submit(self.machine.expand, address, w, self.switch) for w in range(self.workers)]
+        jobs = [self._pool.submit(self.machine.expand, self.context, w, self.switch) for w in range(workers)]
         try:
             while wait(jobs, timeout=0.1).not_done:
                 if tick is not None:
@@ -197,25 +201,15 @@ class Search:
         for job in jobs:
             job.result()
 
-    def _room(self, blocks: int) -> None:
-        if blocks * BLOCK > self._most and blocks > 2 * self.workers + 2:
-            raise MemoryShort(f"{self.states:,} states are {self._most:,} or nearly, the most that fit")
+    def _short(self) -> MemoryShort:
+        return MemoryShort(f"{self.states:,} states found, and {self._most:,} are about what fits in memory")
 
     def _grow(self) -> None:
         used = int(self._ctx[Ctx.NEXT_BLOCK])
-        assert self._table is not None
-        capacity = 2 * len(self._table)
-        if used * BLOCK + int(capacity * LOAD / 2) > int(self._ctx[Ctx.BLOCKS]) * BLOCK and used * BLOCK >= self._most:
-            raise MemoryShort(f"{self.states:,} states are nearly the {self._most:,} that fit")
-        self._new_table(capacity)
-        # The arena must hold every state that fits under the new limit, or the limit is what fits in it.
-        room = (int(self._ctx[Ctx.BLOCKS]) - 1) * BLOCK - (capacity - int(capacity * 0.95))
-        self._ctx[Ctx.LIMIT] = min(int(capacity * LOAD), max(room, 0))
-        if used * BLOCK > int(self._ctx[Ctx.LIMIT]):
-            raise MemoryShort(f"{self.states:,} states are nearly the {self._most:,} that fit")
+        self._new_table(2 * self.capacity)
         parts = [used * n // self.workers for n in range(self.workers + 1)]
         threads = [
-            threading.Thread(target=self.machine.rehash, args=(self._ctx.ctypes.data, a, b))
+            threading.Thread(target=self.machine.rehash, args=(self.context, a, b))
             for a, b in itertools.pairwise(parts)
         ]
         for thread in threads:
