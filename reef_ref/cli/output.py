@@ -107,7 +107,7 @@ def _line(now: Progress) -> str:
     speed = now.states / now.seconds / 1e6 if now.seconds > 0.2 else 0.0
     rate = f", {speed:.1f} M states/s" if speed >= 0.1 else ""
     fringe = f" ({now.frontier:,} at it)" if now.frontier else ""
-    return f"{now.doing}: {now.states:,} states, {now.steps:,} transitions, depth {now.depth}{fringe}{rate}"
+    return f"{now.doing}: {now.states:,} states, depth {now.depth}{fringe}{rate}"
 
 
 __all__ = ["check_writable", "progress", "status", "write"]
