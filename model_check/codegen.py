@@ -13,8 +13,10 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
+from model_check.building import I1, I32
 from model_check.evaluate import Env
 from model_check.layout import Layout
+from model_check.record import bounded
 from spec.lang.nodes import (
     And,
     Const,
@@ -37,7 +39,6 @@ from spec.lang.nodes import (
     sort_of,
 )
 
-I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 Code: TypeAlias = "int | Any"
 """A value known now, or the code that finds it: one bit for a condition, 32 for anything else."""
 
@@ -288,9 +289,3 @@ def _may_pass(value: Node) -> bool:
             return _may_pass(arg) or _may_pass(default)
         case _:
             return False
-
-
-def bounded(write: Write) -> str:
-    """The sort whose bound a write may pass."""
-    sort = write.field.sort
-    return sort.of.name if isinstance(sort, MaybeSort) else sort.name

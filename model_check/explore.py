@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from model_check.evaluate import Instance, Space, State
 from model_check.graph import Graph
-from model_check.kernel import Claims
+from model_check.record import Claims
 from model_check.search import Found, MemoryShort, Search
+from model_check.symmetry import symmetric_sorts
 from spec.lang import Misuse, Protocol, Scope
-from spec.lang.nodes import IndexSort
 from spec.lang.protocol import Property
 
 Run = tuple[tuple[Instance | None, State], ...]
@@ -117,13 +117,6 @@ class Exploration:
 
 class Interrupted(Exception):  # noqa: N818 - raised by a caller's `progress` to end an exploration in order
     """Stop now, and report what was found so far as undetermined."""
-
-
-def symmetric_sorts(space: Space) -> tuple[str, ...]:
-    """The index sorts whose elements the protocol cannot tell apart."""
-    return tuple(
-        s.name for s in space.protocol.sorts if isinstance(s, IndexSort) and s.name not in space.protocol.asymmetric
-    )
 
 
 def explore(
@@ -356,5 +349,4 @@ __all__ = [
     "Progress",
     "Verdict",
     "explore",
-    "symmetric_sorts",
 ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from model_check.kernel import BLOCK
+from model_check.record import BLOCK
 from model_check.search import Marks, MemoryShort, Search, available_memory
 from spec.lang.protocol import Recovery
 

@@ -18,176 +18,34 @@ Look-ups are done in batches whose slots were prefetched, since a search is boun
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 from llvmlite import ir
 
-from model_check.codegen import I1, I8, I16, I32, I64, Emitter, bounded
-from model_check.evaluate import Env, Space
+from model_check.building import I1, I8, I16, I32, I64, Code, i64
+from model_check.codegen import Emitter
+from model_check.evaluate import Env
 from model_check.layout import Layout
-from spec.lang.nodes import IndexSort, MaybeSort, Node
-
-BLOCK = 1024
-"""States in one block of the arena."""
-UNIT = 64
-"""States a worker takes at once."""
-BATCH = 64
-"""Steps looked up together: enough to hide the memory's delay, few enough for the first-level cache."""
-TOP = 1 << 63
-CUT, POSSIBLE = 32, 33
-"""Bits of what `generate` answers."""
-RECENT = 1 << 16
-"""States a worker remembers having seen lately: most steps lead to one of them, and need not go to the table at all."""
-LINE = 8
-"""Slots in a cache line. A one-word state is looked for in a whole line at once: no branch depends on where it lies."""
-
-
-class Ctx(IntEnum):
-    """Words of the search's shared record."""
-
-    TABLE = 0
-    MASK = 1
-    ARENA = 2
-    FILLS = 3
-    FIRST = 4
-    LAST = 5
-    NEXT_UNIT = 6
-    NEXT_BLOCK = 7
-    LAST_BLOCK = 8
-    STOP = 9
-    GROW = 10
-    LIMIT = 11
-    FULL = 12
-    STATS = 13
-    STRIDE = 14
-    FOUND = 15
-
-
-class Stat(IntEnum):
-    """Words of one worker's record, before goals, cuts, coverage and the three violations."""
-
-    STATES = 0
-    STEPS = 1
-    BLOCK = 2
-    USED = 3
-    RECENT = 4
-    GOALS = 8
-
-
-@dataclass(frozen=True)
-class Claims:
-    """What the kernel judges; a recovery is a pair of source and target."""
-
-    invariants: tuple[Node, ...] = ()
-    steps: tuple[Node, ...] = ()
-    goals: tuple[Node, ...] = ()
-    rest: tuple[Node, ...] = ()
-    recoveries: tuple[tuple[Node, Node], ...] = ()
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Where a worker's record keeps what."""
-
-    goals: int
-    cuts: tuple[str, ...]
-    instances: int
-    words: int
-
-    @property
-    def cut(self) -> int:
-        """First word of the counts of steps cut, per sort."""
-        return Stat.GOALS + self.goals
-
-    @property
-    def coverage(self) -> int:
-        """First word of the counts of steps taken, per instance."""
-        return self.cut + len(self.cuts)
-
-    def violation(self, kind: int) -> int:
-        """First word of a violation: present, property, instance, state. Kinds: 0 state, 1 step, 2 dead end."""
-        return self.coverage + self.instances + kind * (3 + self.words)
-
-    @property
-    def size(self) -> int:
-        """Words of a record, to whole cache lines."""
-        return (self.violation(3) + 7) // 8 * 8
-
-
-class Code:
-    """A builder with the few structured forms that the kernel is written in."""
-
-    def __init__(self, function: ir.Function) -> None:
-        self.function = function
-        self.b = ir.IRBuilder(function.append_basic_block("entry"))
-        self.entry = self.b.block
-
-    def slot(self, kind: ir.Type, count: int = 1) -> ir.Value:
-        """Room on the stack."""
-        with self.b.goto_block(self.entry):
-            if self.entry.instructions:
-                self.b.position_before(self.entry.instructions[0])
-            room = self.b.alloca(kind, count)
-            room.align = 16
-            return room
-
-    def local(self, value: ir.Value) -> ir.Value:
-        """A variable with its first value."""
-        room = self.slot(value.type)
-        self.b.store(value, room)
-        return room
-
-    def add(self, room: ir.Value, amount: ir.Value | int) -> ir.Value:
-        """Add to a variable; the new value."""
-        old = self.b.load(room)
-        new = self.b.add(old, ir.Constant(old.type, amount) if isinstance(amount, int) else amount)
-        self.b.store(new, room)
-        return new
-
-    @contextmanager
-    def loop(self, test: Callable[[], ir.Value]) -> Iterator[ir.Block]:
-        """While the test holds. The block yielded is where a jump leaves the loop."""
-        head, body, done = (self.function.append_basic_block(name) for name in ("while", "do", "done"))
-        self.b.branch(head)
-        self.b.position_at_end(head)
-        self.b.cbranch(test(), body, done)
-        self.b.position_at_end(body)
-        yield done
-        if not self.b.block.is_terminated:
-            self.b.branch(head)
-        self.b.position_at_end(done)
-
-    @contextmanager
-    def times(self, first: ir.Value, last: ir.Value) -> Iterator[ir.Value]:
-        """For a number from the first up to but not with the last."""
-        at = self.local(first)
-        with self.loop(lambda: self.b.icmp_unsigned("<", self.b.load(at), last)):
-            number = self.b.load(at)
-            yield number
-            self.add(at, 1)
-
-    @contextmanager
-    def when(self, cond: ir.Value, likely: bool | None = None) -> Iterator[None]:
-        """If."""
-        with self.b.if_then(cond, likely=likely):
-            yield
-
-    def jump(self, block: ir.Block) -> None:
-        """Leave; what follows is never reached."""
-        self.b.branch(block)
-        self.b.position_at_end(self.function.append_basic_block("after"))
-
-
-def i64(value: int) -> ir.Constant:
-    """A 64-bit constant."""
-    return ir.Constant(I64, value)
+from model_check.record import (
+    BATCH,
+    BLOCK,
+    CUT,
+    LINE,
+    POSSIBLE,
+    RECENT,
+    TOP,
+    UNIT,
+    Claims,
+    Ctx,
+    Shape,
+    Stat,
+    switch_numbers,
+)
+from model_check.symmetry import Exchange
+from spec.lang.nodes import Node
 
 
 class Kernel:
@@ -200,7 +58,7 @@ class Kernel:
         self.symmetric = tuple(symmetric)
         self.switches = switches
         self.state = ir.IntType(64 * layout.words)
-        self.shape = self.shape_of(layout, claims)
+        self.shape = Shape.of(layout, claims)
         self.module = ir.Module("search")
         self.module.triple = ""
         self.prefetch = ir.Function(
@@ -212,6 +70,7 @@ class Kernel:
         self.generate = self._generate(state, pointer)
         self.judge = self._judge(state, pointer)
         self.promise = self._promise(state)
+        self.exchange = Exchange(layout, self.symmetric)
         self.canonical = self._canonical(state)
         self.orbit = self._orbit(state)
         self.insert = self._insert(state, pointer)
@@ -219,21 +78,10 @@ class Kernel:
         self._rehash(pointer)
         self._parent(state, pointer)
         self.find = self._find(state, pointer)
-        self._places(pointer)
-        self._seed(pointer)
-        self._edges(pointer)
-        self._reverse(pointer)
-        self._spread(pointer)
         self._orbits(pointer)
 
-    @staticmethod
-    def shape_of(layout: Layout, claims: Claims) -> Shape:
-        """What a worker's record holds; needed even where the code comes from the disk."""
-        space = layout.space
-        sorts = dict.fromkeys(bounded(w) for a in space.protocol.actions.values() for w in a.writes)
-        return Shape(len(claims.goals), tuple(sorts), len(space.instances), layout.words)
-
-    def _function(self, name: str, result: ir.Type, *args: ir.Type, external: bool = False) -> tuple[ir.Function, Code]:
+    def function(self, name: str, result: ir.Type, *args: ir.Type, external: bool = False) -> tuple[ir.Function, Code]:
+        """Begin a function of the module; Python can call it if it is external."""
         function = ir.Function(self.module, ir.FunctionType(result, list(args)), name)
         if not external:
             function.linkage = "internal"
@@ -248,12 +96,14 @@ class Kernel:
     def _states(self, code: Code, ctx: ir.Value) -> ir.Value:
         return code.b.inttoptr(self._load(code, ctx, Ctx.ARENA), self.state.as_pointer())
 
-    def _get(self, code: Code, pointer: ir.Value) -> ir.Value:
+    def get(self, code: Code, pointer: ir.Value) -> ir.Value:
+        """Read a state. The arena aligns states to words, whatever their size."""
         loaded = code.b.load(pointer)
         loaded.align = 8
         return loaded
 
-    def _set(self, code: Code, value: ir.Value, pointer: ir.Value) -> None:
+    def set(self, code: Code, value: ir.Value, pointer: ir.Value) -> None:
+        """Write a state."""
         code.b.store(value, pointer).align = 8
 
     # One state
@@ -261,13 +111,13 @@ class Kernel:
     def _note(self) -> ir.Function:
         """Keep the least violation: by property, then state, then instance. The same one whatever the workers do."""
         pointer = I64.as_pointer()
-        function, c = self._function("note", ir.VoidType(), pointer, I64, I64, self.state.as_pointer())
+        function, c = self.function("note", ir.VoidType(), pointer, I64, I64, self.state.as_pointer())
         function.attributes.add("noinline")
         record, prop, instance, at = function.args
         b = c.b
-        state = self._get(c, at)
+        state = self.get(c, at)
         kept = b.bitcast(b.gep(record, [i64(3)]), self.state.as_pointer())
-        old = self._get(c, kept)
+        old = self.get(c, kept)
         old_prop, old_instance = b.load(b.gep(record, [i64(1)])), b.load(b.gep(record, [i64(2)]))
         same_prop = b.icmp_unsigned("==", prop, old_prop)
         less = b.or_(
@@ -285,7 +135,7 @@ class Kernel:
             b.store(i64(1), record)
             b.store(prop, b.gep(record, [i64(1)]))
             b.store(instance, b.gep(record, [i64(2)]))
-            self._set(c, state, kept)
+            self.set(c, state, kept)
         b.ret_void()
         return function
 
@@ -294,14 +144,14 @@ class Kernel:
 
         Flags, of steps that are no faults: bit 32, a bound cut one; bit 33, one is possible.
         """
-        function, c = self._function(
+        function, c = self.function(
             "generate", I64, state, state, I16.as_pointer(), pointer, pointer, I32, external=True
         )
         for arg in function.args[:5]:
             arg.add_attribute("noalias")
         source, out, numbers, cuts, violation, switch = function.args
         b, emit = c.b, Emitter(c.b, self.layout)
-        before = self._get(c, source)
+        before = self.get(c, source)
         count = c.local(i64(0))
         flags = c.local(i64(0))
         for number, instance in enumerate(self.space.instances):
@@ -330,7 +180,7 @@ class Kernel:
                     if ordinary:
                         b.store(b.or_(b.load(flags), i64(1 << POSSIBLE)), flags)
                     at = b.load(count)
-                    self._set(c, after, b.gep(out, [at]))
+                    self.set(c, after, b.gep(out, [at]))
                     b.store(ir.Constant(I16, number), b.gep(numbers, [at]))
                     b.store(b.add(at, i64(1)), count)
                     if self.claims.steps:
@@ -343,9 +193,9 @@ class Kernel:
 
     def _across(self, state: ir.Type) -> ir.Function:
         """``across(before, after) -> step properties that fail``."""
-        function, c = self._function("across", I64, state, state)
+        function, c = self.function("across", I64, state, state)
         function.attributes.add("noinline")
-        before, after = (self._get(c, arg) for arg in function.args)
+        before, after = (self.get(c, arg) for arg in function.args)
         c.b.ret(self._mask(c, self.claims.steps, before, negate=True, after=after))
         return function
 
@@ -371,9 +221,9 @@ class Kernel:
 
     def _judge(self, state: ir.Type, pointer: ir.Type) -> ir.Function:
         """``judge(state, goals held) -> properties that fail``; bit 63: the state may rest."""
-        function, c = self._function("judge", I64, state, pointer, external=True)
+        function, c = self.function("judge", I64, state, pointer, external=True)
         source, goals = function.args
-        value = self._get(c, source)
+        value = self.get(c, source)
         c.b.store(self._mask(c, self.claims.goals, value, negate=False), goals)
         bad = self._mask(c, self.claims.invariants, value, negate=True)
         rest = self._mask(c, self.claims.rest, value, negate=False)
@@ -383,124 +233,22 @@ class Kernel:
 
     def _promise(self, state: ir.Type) -> ir.Function:
         """``promise(state) -> bits``: for recovery n, bit 2n if a source, bit 2n + 1 if a target."""
-        function, c = self._function("promise", I64, state, external=True)
+        function, c = self.function("promise", I64, state, external=True)
         nodes = [node for pair in self.claims.recoveries for node in pair]
-        c.b.ret(self._mask(c, nodes, self._get(c, function.args[0]), negate=False))
+        c.b.ret(self._mask(c, nodes, self.get(c, function.args[0]), negate=False))
         return function
 
-    # Symmetry
-
-    def _exchanged(self) -> tuple[list[str], list[str]]:
-        """Which symmetric sorts have columns that can just be sorted, and which need every permutation tried."""
-        fields = self.space.protocol.fields.values()
-        named = {s.of.name if isinstance(s, MaybeSort) else s.name for s in (f.sort for f in fields)}
-        inner = {
-            key.name
-            for f in fields
-            if len(f.keys) == 2 and all(isinstance(k, IndexSort) for k in f.keys)
-            for key in f.keys[1:]
-        }
-        mine = [s for s in self.symmetric if self.space.scope.sizes[s] > 1]
-        tried = [s for s in mine if s in named or s in inner]
-        return [s for s in mine if s not in tried], tried
-
-    def _permuted(self, c: Code, value: ir.Value, order: dict[str, tuple[int, ...]]) -> ir.Value:
-        """The state after element ``i`` of a sort has become element ``order[sort][i]``."""
-        emit, result = Emitter(c.b, self.layout), value
-        for field in self.space.protocol.fields.values():
-            place = self.layout.places[field.name]
-            if place.width == 0:
-                continue
-            optional = isinstance(field.sort, MaybeSort)
-            inner = field.sort.of if isinstance(field.sort, MaybeSort) else field.sort
-            table = order.get(inner.name) if isinstance(inner, IndexSort) else None
-            moved = any(isinstance(k, IndexSort) and k.name in order for k in field.keys)
-            if table is None and not moved:
-                continue
-            pending = {}
-            for keys in itertools.product(*map(range, self.space.shapes[field.name])):
-                old = emit.cell(value, place.width, place.shift(keys))
-                if table is not None:
-                    names = [0, *(t + 1 for t in table)] if optional else list(table)
-                    packed = sum(n << 4 * i for i, n in enumerate(names))
-                    wide = c.b.zext(c.b.mul(emit.word(old), ir.Constant(I32, 4)), I64)
-                    old = c.b.and_(c.b.trunc(c.b.lshr(i64(packed), wide), I32), ir.Constant(I32, 15))
-                new = tuple(
-                    order[k.name][i] if isinstance(k, IndexSort) and k.name in order else i
-                    for k, i in zip(field.keys, keys, strict=True)
-                )
-                pending[place.shift(new)] = (place.width, old)
-            result = emit.store(result, pending)
-        return result
-
-    def _column(self, c: Code, value: ir.Value, sort: str, number: int) -> ir.Value:
-        columns = self.layout.columns[sort]
-        shift = ir.Constant(self.state, columns.base + number * columns.width)
-        return c.b.trunc(c.b.lshr(value, shift), ir.IntType(columns.width))
-
-    def _sorted(self, c: Code, value: ir.Value, sort: str) -> ir.Value:
-        """The state with the columns of a sort in ascending order, by a network of exchanges."""
-        columns, b = self.layout.columns[sort], c.b
-        if columns.width == 0:
-            return value
-        parts = [self._column(c, value, sort, n) for n in range(columns.count)]
-        for low, high in _network(columns.count):
-            swap = b.icmp_unsigned(">", parts[low], parts[high])
-            parts[low], parts[high] = b.select(swap, parts[high], parts[low]), b.select(swap, parts[low], parts[high])
-        full = (1 << 64 * self.layout.words) - 1
-        mask = ((1 << columns.width * columns.count) - 1) << columns.base
-        result = b.and_(value, ir.Constant(self.state, full & ~mask))
-        for number, part in enumerate(parts):
-            shift = ir.Constant(self.state, columns.base + number * columns.width)
-            result = b.or_(result, b.shl(b.zext(part, self.state), shift))
-        return result
-
-    def _orders(self, tried: list[str]) -> list[dict[str, tuple[int, ...]]]:
-        sizes = [self.space.scope.sizes[s] for s in tried]
-        choices = itertools.product(*(itertools.permutations(range(n)) for n in sizes))
-        return [dict(zip(tried, choice, strict=True)) for choice in choices]
-
-    def _images(self, c: Code, value: ir.Value) -> Iterator[ir.Value]:
-        """The state under every permutation that has to be tried, its sortable columns sorted."""
-        sortable, tried = self._exchanged()
-        for order in self._orders(tried):
-            image = self._permuted(c, value, order)
-            for sort in sortable:
-                image = self._sorted(c, image, sort)
-            yield image
-
     def _canonical(self, state: ir.Type) -> ir.Function:
-        """``canonical(state)``: replaces a state by the least of its images."""
-        function, c = self._function("canonical", ir.VoidType(), state, external=True)
-        best: ir.Value | None = None
-        for image in self._images(c, self._get(c, function.args[0])):
-            best = image if best is None else c.b.select(c.b.icmp_unsigned("<", image, best), image, best)
-        assert best is not None
-        self._set(c, best, function.args[0])
+        """``canonical(state)``: replaces a state by its representative."""
+        function, c = self.function("canonical", ir.VoidType(), state, external=True)
+        self.set(c, self.exchange.least(c, self.get(c, function.args[0])), function.args[0])
         c.b.ret_void()
         return function
 
     def _orbit(self, state: ir.Type) -> ir.Function:
-        """``orbit(representative) -> states``: the size of the group over how many of its members change nothing."""
-        function, c = self._function("orbit", I64, state, external=True)
-        b, value = c.b, self._get(c, function.args[0])
-        sortable, tried = self._exchanged()
-        fixed: ir.Value = i64(0)
-        for image in self._images(c, value):
-            fixed = b.add(fixed, b.zext(b.icmp_unsigned("==", image, value), I64))
-        group = math.prod(math.factorial(self.space.scope.sizes[s]) for s in (*sortable, *tried))
-        for sort in sortable:
-            # Equal columns stand side by side in a representative: a run of n of them has n! exchanges.
-            run: ir.Value = i64(1)
-            for number in range(1, self.layout.columns[sort].count):
-                same = (
-                    ir.Constant(I1, 1)
-                    if self.layout.columns[sort].width == 0
-                    else b.icmp_unsigned("==", *(self._column(c, value, sort, n) for n in (number - 1, number)))
-                )
-                run = b.select(same, b.add(run, i64(1)), i64(1))
-                fixed = b.mul(fixed, run)
-        b.ret(b.udiv(i64(group), fixed))
+        """``orbit(representative) -> states``."""
+        function, c = self.function("orbit", I64, state, external=True)
+        c.b.ret(self.exchange.orbit(c, self.get(c, function.args[0])))
         return function
 
     # The table
@@ -528,7 +276,7 @@ class Kernel:
 
     def _insert(self, state: ir.Type, pointer: ir.Type) -> ir.Function:
         """``insert(ctx, stats, states, instances, count)``: look a batch up, keep what is new, judge it."""
-        function, c = self._function("insert", ir.VoidType(), pointer, pointer, state, I16.as_pointer(), I64)
+        function, c = self.function("insert", ir.VoidType(), pointer, pointer, state, I16.as_pointer(), I64)
         function.attributes.add("noinline")
         ctx, stats, batch, numbers, count = function.args
         b, one = c.b, self.layout.words == 1
@@ -542,19 +290,19 @@ class Kernel:
         with c.times(i64(0), count) as at:
             number = b.zext(b.load(b.gep(numbers, [at])), I64)
             c.add(b.gep(stats, [b.add(i64(self.shape.coverage), number)]), 1)
-            raw = self._get(c, b.gep(batch, [at]))
+            raw = self.get(c, b.gep(batch, [at]))
             mixed = self._mix(c, raw)
             memory = b.gep(recent, [b.and_(b.lshr(mixed, i64(40)), i64(RECENT - 1))])
-            old = self._get(c, memory)
-            self._set(c, raw, memory)
+            old = self.get(c, memory)
+            self.set(c, raw, memory)
             next_kept = b.load(kept)
             place = b.gep(batch, [next_kept])
-            self._set(c, raw, place)
+            self.set(c, raw, place)
             if self.symmetric:
                 # Sorting columns costs more than it is worth for a state that is known.
                 with c.when(b.icmp_unsigned("!=", old, raw)):
                     b.call(self.canonical, [place])
-                mixed = self._mix(c, self._get(c, place))
+                mixed = self._mix(c, self.get(c, place))
             b.store(mixed, b.gep(hashes, [next_kept]))
             b.store(b.add(next_kept, b.zext(b.icmp_unsigned("!=", old, raw), I64)), kept)
             slot = b.bitcast(b.gep(table, [self._home(c, mixed, mask)]), I8.as_pointer())
@@ -578,7 +326,7 @@ class Kernel:
                     )
         goals, fresh_states = c.slot(I64), c.local(i64(0))
         with c.times(i64(0), count) as at:
-            value, mixed = self._get(c, b.gep(batch, [at])), b.load(b.gep(hashes, [at]))
+            value, mixed = self.get(c, b.gep(batch, [at])), b.load(b.gep(hashes, [at]))
             home = self._home(c, mixed, mask)
             where, new = c.local(home), c.local(ir.Constant(I1, 0))
             position = b.add(b.mul(b.load(block), i64(BLOCK)), b.load(used))
@@ -589,7 +337,7 @@ class Kernel:
                     there = b.load_atomic(b.gep(table, [b.add(home, i64(near))]), "monotonic", 8)
                     known = b.or_(known, b.icmp_unsigned("==", there, key))
             else:
-                self._set(c, value, b.gep(arena, [position]))
+                self.set(c, value, b.gep(arena, [position]))
                 tag = b.shl(b.lshr(mixed, i64(32)), i64(32))
                 key = b.or_(tag, b.add(position, i64(1)))
             looking = c.local(b.not_(known))
@@ -610,12 +358,12 @@ class Kernel:
                         alike = b.icmp_unsigned("==", b.lshr(b.load(found), i64(32)), b.lshr(mixed, i64(32)))
                         b.store(ir.Constant(I1, 0), same)
                         with c.when(alike):
-                            other = self._get(c, b.gep(arena, [b.sub(b.and_(b.load(found), i64(0xFFFFFFFF)), i64(1))]))
+                            other = self.get(c, b.gep(arena, [b.sub(b.and_(b.load(found), i64(0xFFFFFFFF)), i64(1))]))
                             b.store(b.icmp_unsigned("==", other, value), same)
                     b.store(b.not_(b.load(same)), looking)
                     b.store(b.and_(b.add(b.load(where), i64(1)), mask), where)
             with c.when(b.load(new), likely=False):
-                self._set(c, value, b.gep(arena, [position]))
+                self.set(c, value, b.gep(arena, [position]))
                 c.add(fresh_states, 1)
                 held = b.call(self.judge, [b.gep(arena, [position]), goals])
                 bad = b.and_(held, i64(TOP - 1))
@@ -639,7 +387,7 @@ class Kernel:
 
     def _expand(self, pointer: ir.Type) -> None:
         """``expand(ctx, worker, switch)``: take units of the level until none is left or the table is short."""
-        function, c = self._function("expand", ir.VoidType(), pointer, I64, I32, external=True)
+        function, c = self.function("expand", ir.VoidType(), pointer, I64, I32, external=True)
         ctx, worker, switch = function.args
         b = c.b
         room = BATCH + self.shape.instances
@@ -694,8 +442,10 @@ class Kernel:
         b.store(used, b.gep(fills, [block]))
         b.ret_void()
 
-    def _each_state(self, c: Code, ctx: ir.Value, first: ir.Value, last: ir.Value) -> object:
-        """Every state of the blocks from the first up to but not with the last: its place and its position."""
+    def each_state(
+        self, c: Code, ctx: ir.Value, first: ir.Value, last: ir.Value
+    ) -> AbstractContextManager[tuple[ir.Value, ir.Value]]:
+        """For every state of the blocks from the first up to but not with the last: its place and its position."""
         arena = self._states(c, ctx)
         fills = c.b.inttoptr(self._load(c, ctx, Ctx.FILLS), I64.as_pointer())
 
@@ -709,13 +459,13 @@ class Kernel:
 
     def _rehash(self, pointer: ir.Type) -> None:
         """``rehash(ctx, first, last)``: put the states of some blocks into an empty table."""
-        function, c = self._function("rehash", ir.VoidType(), pointer, I64, I64, external=True)
+        function, c = self.function("rehash", ir.VoidType(), pointer, I64, I64, external=True)
         ctx, first, last = function.args
         b = c.b
         table = b.inttoptr(self._load(c, ctx, Ctx.TABLE), pointer)
         mask = self._load(c, ctx, Ctx.MASK)
-        with self._each_state(c, ctx, first, last) as (place, position):  # type: ignore[attr-defined]
-            value = self._get(c, place)
+        with self.each_state(c, ctx, first, last) as (place, position):
+            value = self.get(c, place)
             mixed = self._mix(c, value)
             where, looking = c.local(self._home(c, mixed, mask)), c.local(ir.Constant(I1, 1))
             if self.layout.words == 1:
@@ -732,34 +482,34 @@ class Kernel:
 
     def _parent(self, state: ir.Type, pointer: ir.Type) -> None:
         """``parent(ctx, target, first, last, best, switch) -> found``: the least state with a step to the target."""
-        function, c = self._function("parent", I64, pointer, state, I64, I64, state, I32, external=True)
+        function, c = self.function("parent", I64, pointer, state, I64, I64, state, I32, external=True)
         ctx, target, first, last, best, switch = function.args
         b = c.b
         batch, numbers = c.slot(self.state, self.shape.instances), c.slot(I16, self.shape.instances)
         idle = c.slot(I64, self.shape.size)
-        found, wanted = c.local(i64(0)), self._get(c, target)
-        with self._each_state(c, ctx, first, last) as (place, _):  # type: ignore[attr-defined]
+        found, wanted = c.local(i64(0)), self.get(c, target)
+        with self.each_state(c, ctx, first, last) as (place, _):
             count = b.and_(b.call(self.generate, [place, batch, numbers, idle, idle, switch]), i64(0xFFFFFFFF))
             with c.times(i64(0), count) as at:
                 out = b.gep(batch, [at])
                 if self.symmetric:
                     b.call(self.canonical, [out])
-                with c.when(b.icmp_unsigned("==", self._get(c, out), wanted), likely=False):
-                    value = self._get(c, place)
-                    better = b.icmp_unsigned("<", value, self._get(c, best))
+                with c.when(b.icmp_unsigned("==", self.get(c, out), wanted), likely=False):
+                    value = self.get(c, place)
+                    better = b.icmp_unsigned("<", value, self.get(c, best))
                     with c.when(b.or_(better, b.icmp_unsigned("==", b.load(found), i64(0)))):
-                        self._set(c, value, best)
+                        self.set(c, value, best)
                         b.store(i64(1), found)
         b.ret(b.load(found))
 
     def _find(self, state: ir.Type, pointer: ir.Type) -> ir.Function:
         """``find(ctx, state) -> position``: of a state that is there; its slot for one word, its place for more."""
-        function, c = self._function("find", I64, pointer, state, external=True)
+        function, c = self.function("find", I64, pointer, state, external=True)
         ctx, place = function.args
         b = c.b
         table = b.inttoptr(self._load(c, ctx, Ctx.TABLE), pointer)
         mask, arena = self._load(c, ctx, Ctx.MASK), self._states(c, ctx)
-        value = self._get(c, place)
+        value = self.get(c, place)
         mixed = self._mix(c, value)
         where = c.local(self._home(c, mixed, mask))
         with c.loop(lambda: ir.Constant(I1, 1)):
@@ -772,176 +522,17 @@ class Kernel:
             else:
                 with c.when(b.icmp_unsigned("==", b.lshr(found, i64(32)), b.lshr(mixed, i64(32)))):
                     at = b.sub(b.and_(found, i64(0xFFFFFFFF)), i64(1))
-                    with c.when(b.icmp_unsigned("==", self._get(c, b.gep(arena, [at])), value)):
+                    with c.when(b.icmp_unsigned("==", self.get(c, b.gep(arena, [at])), value)):
                         b.ret(at)
             b.store(b.and_(b.add(b.load(where), i64(1)), mask), where)
         b.unreachable()
         return function
 
-    def _places(self, pointer: ir.Type) -> None:
-        """``places(ctx, out, first, last)``: where in the arena the state of each slot lies (one word only)."""
-        function, c = self._function("places", ir.VoidType(), pointer, I32.as_pointer(), I64, I64, external=True)
-        ctx, out, first, last = function.args
-        if self.layout.words == 1:
-            with self._each_state(c, ctx, first, last) as (place, position):  # type: ignore[attr-defined]
-                slot = c.b.call(self.find, [ctx, place])
-                c.b.store(c.b.trunc(position, I32), c.b.gep(out, [slot]))
-        c.b.ret_void()
-
-    def _seed(self, pointer: ir.Type) -> None:
-        """``seed(ctx, marks, first, last, recovery, unmarked, best) -> count``.
-
-        With `unmarked` 0: mark the targets. With 1: count the sources that have no mark, and keep the least in `best`.
-        """
-        function, c = self._function(
-            "seed", I64, pointer, I8.as_pointer(), I64, I64, I64, I64, self.state.as_pointer(), external=True
-        )
-        ctx, marks, first, last, recovery, unmarked, best = function.args
-        b, total = c.b, c.local(i64(0))
-        with self._each_state(c, ctx, first, last) as (place, position):  # type: ignore[attr-defined]
-            bits = b.lshr(b.call(self.promise, [place]), b.shl(recovery, i64(1)))
-            mark = b.gep(marks, [position])
-            with b.if_else(b.icmp_unsigned("==", unmarked, i64(0))) as (mark_targets, count_sources):
-                with mark_targets, c.when(b.icmp_unsigned("!=", b.and_(bits, i64(2)), i64(0))):
-                    b.store(ir.Constant(I8, 1), mark)
-                    c.add(total, 1)
-                with count_sources:
-                    free = b.icmp_unsigned("==", b.load(mark), ir.Constant(I8, 0))
-                    source = b.icmp_unsigned("!=", b.and_(bits, i64(1)), i64(0))
-                    with c.when(b.and_(free, source)):
-                        value = self._get(c, place)
-                        better = b.icmp_unsigned("<", value, self._get(c, best))
-                        with c.when(b.or_(better, b.icmp_unsigned("==", b.load(total), i64(0)))):
-                            self._set(c, value, best)
-                        c.add(total, 1)
-        b.ret(b.load(total))
-
-    def _edges(self, pointer: ir.Type) -> None:
-        """``edges(ctx, first, last, wanted, places, offsets, targets, via, cut, fill, switch)``: the explored graph.
-
-        With `fill` 0: how many wanted steps each state has, into ``offsets[position]``, and into ``cut[position]``
-        whether a bound cut one. With 1: where they lead and by which instance, from ``offsets[position]`` on.
-        """
-        bytes_, shorts, words = I8.as_pointer(), I16.as_pointer(), I32.as_pointer()
-        function, c = self._function(
-            "edges",
-            ir.VoidType(),
-            pointer,
-            I64,
-            I64,
-            bytes_,
-            words,
-            pointer,
-            words,
-            shorts,
-            bytes_,
-            I64,
-            I32,
-            external=True,
-        )
-        ctx, first, last, wanted, places, offsets, targets, via, cut, fill, switch = function.args
-        b = c.b
-        batch, numbers = c.slot(self.state, self.shape.instances), c.slot(I16, self.shape.instances)
-        idle = c.slot(I64, self.shape.size)
-        with self._each_state(c, ctx, first, last) as (place, position):  # type: ignore[attr-defined]
-            answer = b.call(self.generate, [place, batch, numbers, idle, idle, switch])
-            at = c.local(b.select(b.icmp_unsigned("==", fill, i64(0)), i64(0), b.load(b.gep(offsets, [position]))))
-            with c.times(i64(0), b.and_(answer, i64(0xFFFFFFFF))) as step:
-                number = b.load(b.gep(numbers, [step]))
-                with c.when(b.icmp_unsigned("!=", b.load(b.gep(wanted, [b.zext(number, I64)])), ir.Constant(I8, 0))):
-                    with c.when(b.icmp_unsigned("!=", fill, i64(0))):
-                        out = b.gep(batch, [step])
-                        if self.symmetric:
-                            b.call(self.canonical, [out])
-                        there = b.call(self.find, [ctx, out])
-                        if self.layout.words == 1:
-                            there = b.zext(b.load(b.gep(places, [there])), I64)
-                        b.store(b.trunc(there, I32), b.gep(targets, [b.load(at)]))
-                        b.store(number, b.gep(via, [b.load(at)]))
-                    c.add(at, 1)
-            with c.when(b.icmp_unsigned("==", fill, i64(0))):
-                b.store(b.load(at), b.gep(offsets, [position]))
-                b.store(b.trunc(b.and_(b.lshr(answer, i64(CUT)), i64(1)), I8), b.gep(cut, [position]))
-        b.ret_void()
-
-    def _reverse(self, pointer: ir.Type) -> None:
-        """``reverse(positions, offsets, targets, via, ends, sources, by)``: every step from its target's side.
-
-        ``ends`` holds where the steps to each state end, and afterwards where they begin.
-        """
-        words, shorts = I32.as_pointer(), I16.as_pointer()
-        function, c = self._function(
-            "reverse", ir.VoidType(), I64, pointer, words, shorts, pointer, words, shorts, external=True
-        )
-        positions, offsets, targets, via, ends, sources, by = function.args
-        b = c.b
-        with c.times(i64(0), positions) as source:
-            last = b.load(b.gep(offsets, [b.add(source, i64(1))]))
-            with c.times(b.load(b.gep(offsets, [source])), last) as step:
-                end = b.gep(ends, [b.zext(b.load(b.gep(targets, [step])), I64)])
-                at = c.add(end, -1)
-                b.store(b.trunc(source, I32), b.gep(sources, [at]))
-                b.store(b.load(b.gep(via, [step])), b.gep(by, [at]))
-        b.ret_void()
-
-    def _spread(self, pointer: ir.Type) -> None:
-        """``spread(starts, sources, by, allowed, marks, queue, count)``: mark all that leads to the queue."""
-        words, shorts, bytes_ = I32.as_pointer(), I16.as_pointer(), I8.as_pointer()
-        function, c = self._function(
-            "spread", ir.VoidType(), pointer, words, shorts, bytes_, bytes_, words, I64, external=True
-        )
-        starts, sources, by, allowed, marks, queue, count = function.args
-        b = c.b
-        last, at = c.local(count), c.local(i64(0))
-        with c.loop(lambda: b.icmp_unsigned("<", b.load(at), b.load(last))):
-            state = b.zext(b.load(b.gep(queue, [b.load(at)])), I64)
-            c.add(at, 1)
-            end = b.load(b.gep(starts, [b.add(state, i64(1))]))
-            with c.times(b.load(b.gep(starts, [state])), end) as step:
-                source = b.load(b.gep(sources, [step]))
-                mark = b.gep(marks, [b.zext(source, I64)])
-                may = b.load(b.gep(allowed, [b.zext(b.load(b.gep(by, [step])), I64)]))
-                free = b.icmp_unsigned("==", b.load(mark), ir.Constant(I8, 0))
-                with c.when(b.and_(free, b.icmp_unsigned("!=", may, ir.Constant(I8, 0)))):
-                    b.store(ir.Constant(I8, 1), mark)
-                    b.store(source, b.gep(queue, [b.load(last)]))
-                    c.add(last, 1)
-        b.ret_void()
-
     def _orbits(self, pointer: ir.Type) -> None:
         """``orbits(ctx, first, last) -> states``: how many states the representatives of some blocks stand for."""
-        function, c = self._function("orbits", I64, pointer, I64, I64, external=True)
+        function, c = self.function("orbits", I64, pointer, I64, I64, external=True)
         ctx, first, last = function.args
         total = c.local(i64(0))
-        with self._each_state(c, ctx, first, last) as (place, _):  # type: ignore[attr-defined]
+        with self.each_state(c, ctx, first, last) as (place, _):
             c.add(total, c.b.call(self.orbit, [place]))
         c.b.ret(c.b.load(total))
-
-
-def switch_numbers(space: Space) -> dict[tuple[str, str, int], int]:
-    """The number that switches off each part of each action: (action, "guard" or "write", position), from 1."""
-    parts = (
-        (action.name, what, n)
-        for action in space.protocol.actions.values()
-        for what, count in (("guard", len(action.guard)), ("write", len(action.writes)))
-        for n in range(count)
-    )
-    return {part: number for number, part in enumerate(parts, 1)}
-
-
-def _network(count: int) -> list[tuple[int, int]]:
-    """Pairs to compare and exchange that sort any sequence: Batcher's odd-even merge sort."""
-    pairs: list[tuple[int, int]] = []
-    size = 1
-    while size < count:
-        gap = size
-        while gap >= 1:
-            for start in range(gap % size, count - gap, 2 * gap):
-                pairs += [
-                    (i, i + gap)
-                    for i in range(start, min(start + gap, count - gap))
-                    if i // (2 * size) == (i + gap) // (2 * size)
-                ]
-            gap //= 2
-        size *= 2
-    return pairs

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from model_check.evaluate import Space
-from model_check.explore import DEAD_END, symmetric_sorts
+from model_check.explore import DEAD_END
 from model_check.graph import Graph
-from model_check.kernel import Claims, switch_numbers
+from model_check.record import Claims, switch_numbers
 from model_check.search import Search
+from model_check.symmetry import symmetric_sorts
 from spec.lang import Protocol, Scope
 from spec.lang.nodes import Write
 from spec.lang.text import show, show_write

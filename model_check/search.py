@@ -9,15 +9,18 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from model_check.evaluate import Instance, Space, State
-from model_check.kernel import BATCH, BLOCK, LINE, RECENT, UNIT, Claims, Ctx, Kernel, Shape, Stat
+from model_check.graphcode import GraphCode
+from model_check.kernel import Kernel
 from model_check.layout import Layout
 from model_check.machine import Machine
+from model_check.record import BATCH, BLOCK, LINE, RECENT, UNIT, Claims, Ctx, Shape, Stat
 
 Words = npt.NDArray[np.uint64]
 Marks = npt.NDArray[np.uint8]
@@ -70,11 +73,9 @@ class Search:
         self.layout = Layout(space)
         self.symmetric = tuple(symmetric)
         self.workers = workers
-        self.shape = Kernel.shape_of(self.layout, claims)
+        self.shape = Shape.of(self.layout, claims)
         key = repr((_source_digest(), _described(space), claims, self.symmetric, switches))
-        self.machine = Machine(
-            key, lambda: str(Kernel(self.layout, claims, self.symmetric, switches=switches).module), effort
-        )
+        self.machine = Machine(key, partial(_module, self.layout, claims, self.symmetric, switches), effort)
         self.switch = 0
         self._memory = int(available_memory() * 0.7) if memory is None else memory
         self.begin()
@@ -363,6 +364,12 @@ class Search:
         return self.machine.orbits(self._ctx.ctypes.data, 0, self.levels[-1][1])
 
 
+def _module(layout: Layout, claims: Claims, symmetric: tuple[str, ...], switches: bool) -> str:
+    kernel = Kernel(layout, claims, symmetric, switches=switches)
+    GraphCode(kernel)
+    return str(kernel.module)
+
+
 def _described(space: Space) -> object:
     protocol = space.protocol
     return (
@@ -377,8 +384,8 @@ def _described(space: Space) -> object:
 def _source_digest() -> str:
     """What the generator itself depends on: a changed one must not find the code of an older one."""
     here = Path(__file__).parent
-    files = ("codegen.py", "kernel.py", "layout.py", "machine.py")
-    return hashlib.sha256(b"".join((here / name).read_bytes() for name in files)).hexdigest()
+    files = ("building", "codegen", "graphcode", "kernel", "layout", "machine", "record", "symmetry")
+    return hashlib.sha256(b"".join((here / f"{name}.py").read_bytes() for name in files)).hexdigest()
 
 
 __all__ = ["Claims", "Found", "MemoryShort", "Search", "Shape"]

@@ -7,9 +7,10 @@ from collections import Counter
 from hypothesis import HealthCheck, Phase, given, settings
 
 from model_check.evaluate import Refused, Space, State
-from model_check.explore import DEAD_END, Verdict, explore, symmetric_sorts
-from model_check.kernel import Claims
+from model_check.explore import DEAD_END, Verdict, explore
+from model_check.record import Claims
 from model_check.search import Search
+from model_check.symmetry import symmetric_sorts
 from spec.lang import Protocol, Scope
 from tests.agreement.drawn import SCOPES, anonymous, protocols
 

@@ -8,10 +8,10 @@ import pytest
 from benchmarks import pubmodel
 from benchmarks.pubmodel import Engine, Phase, Request, State, Status
 from model_check.evaluate import Space
-from model_check.explore import symmetric_sorts
 from model_check.graph import Graph, as_networkx
-from model_check.kernel import Claims
+from model_check.record import Claims
 from model_check.search import Search
+from model_check.symmetry import symmetric_sorts
 from spec.lang import CanReach, Protocol, exists, forall, wherever
 
 

@@ -9,9 +9,9 @@ import pytest
 from benchmarks import pubmodel
 from model_check.evaluate import Space
 from model_check.explore import DEAD_END, Interrupted, Progress, Verdict, explore
-from model_check.kernel import Claims
 from model_check.machine import CACHE_VARIABLE, Machine
 from model_check.mutate import Fate, mutate
+from model_check.record import Claims, switch_numbers
 from model_check.search import MemoryShort, Search
 from spec.lang import Bool, Fields, Misuse, Natural, Protocol, Scope, Step, field, when, wherever
 
@@ -192,8 +192,6 @@ def test_dropping_a_part_by_a_switch_is_dropping_it() -> None:
     base = pubmodel.build()
     space = Space(base, pubmodel.scope(2, 2, 2))
     search = Search(space, Claims(), (), 2, switches=True, effort=1)
-    from model_check.kernel import switch_numbers
-
     for (action, what, part), number in switch_numbers(space).items():
         search.begin()
         search.switch = number
