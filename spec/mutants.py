@@ -23,6 +23,7 @@ from spec.publication.coordinator import (
     following,
     leave_fenced,
     note_sent,
+    proceed,
     received,
     transfer,
 )
@@ -407,7 +408,7 @@ def target_not_persisted(p: Protocol) -> None:
     not_writing(p, "record_target", "disk_target")
 
 
-@mutant("uniform_when_serving", "M16", "C102")
+@mutant("uniform_when_serving", "M16")
 def verify_any(p: Protocol) -> None:
     """One engine that holds the load is taken for all."""
 
@@ -443,7 +444,7 @@ def verify_nobody(p: Protocol) -> None:
     p.replace_action(verify)
 
 
-@mutant("readiness_is_observed", "C102")
+@mutant("readiness_is_observed")
 def verify_ids_only(p: Protocol) -> None:
     """Engines are asked for the id they report, not for the checksum of what they hold."""
 
@@ -485,6 +486,12 @@ def second_way_to_update(p: Protocol) -> None:
     def apply_weights(s: State, e: Engine) -> Step:
         """A receive path that nobody counted applies the job's weights."""
         return when(live(s, e), s.disk_status == Marker.CHECKPOINT).then(weights={e: s.disk_content})
+
+
+@mutant("bytes_are_accounted_for", "C45")
+def bytes_nobody_sent(p: Protocol) -> None:
+    """A receive path that nobody counts applies the job's weights to an engine."""
+    second_way_to_update(p)
 
 
 @mutant("admission_opens", "C19", "C20")
@@ -552,7 +559,7 @@ def health_hides_the_retry(p: Protocol) -> None:
 
     def begin_retry(s: State) -> Step:
         return when(takes_calls(s), s.memory_status == Marker.UPDATING_WEIGHTS).then(
-            **enter(s, Stage.PAUSE), errand=Errand.RETRY, full=True, gate=False
+            **begin(s, Errand.RETRY, Stage.PAUSE), full=True
         )
 
     p.replace_action(begin_retry)
@@ -857,6 +864,34 @@ def retired_in_name_only(p: Protocol) -> None:
     not_writing(p, "retire", "reports")
 
 
+@mutant("crash_forgets")
+def latch_outlives_its_coordinator(p: Protocol) -> None:
+    """The latch is taken over from a coordinator that crashed."""
+    not_writing(p, "crash", "latch")
+
+
+@mutant("one_errand_at_a_time")
+def calls_overlap(p: Protocol) -> None:
+    """A publication is asked for again while one is under way, and both go on."""
+    not_asking(p, "begin_publish", "stage")
+
+
+@mutant("failure_admits_only_repair", "H5")
+def publish_over_retired_engines(p: Protocol) -> None:
+    """Engines were retired and the disk would not say so: a publication begins as if they were untouched."""
+    not_asking(p, "begin_publish", "phase")
+
+
+@mutant("everybody_answers", "C102")
+def transfer_forgets_an_engine(p: Protocol) -> None:
+    """The sender is bound to the engines of an earlier cohort: it is done when some have answered."""
+
+    def all_sent(s: State) -> Step:
+        return when(s.stage == Stage.SEND, exists(Engine, lambda e: s.done[e])).then(**proceed(s, Stage.SEND))
+
+    p.replace_action(all_sent)
+
+
 @mutant("errands_end_clean")
 def answers_counted_twice(p: Protocol) -> None:
     """The answers to one call are counted for the next as well."""
@@ -898,7 +933,6 @@ NOT_HERE = MappingProxyType(
         "is about how long a call takes; here it may take any time": ("H6",),
         "is about a document": ("H16",),
         "is a fault here, which every property survives: `die` and `barrier_fails`": ("C03",),
-        "is a fault here, which every property survives: `write_fails` in DECLARE_RETIRED": ("H5",),
         "is a fault here, which every property survives: `retire_fails`": ("H21",),
         "is so here on purpose: the published id is the target, in one field that no record drops": ("H9",),
         "is so here on purpose: the second barrier flushes engines whose KV memory is released": ("H12",),

@@ -140,9 +140,9 @@ def proceed(s: State, stage: Stage) -> dict[str, object]:
     return {**enter(s, following(s, stage)), **(unanswered() if stage in CALLS else {})}
 
 
-def begin(s: State, errand: Errand, stage: Value[Stage] | Stage, *, full: Bool | bool = False) -> dict[str, object]:
+def begin(s: State, errand: Errand, stage: Value[Stage] | Stage) -> dict[str, object]:
     """A call to the coordinator starts an errand."""
-    return {**enter(s, stage), "errand": errand, "full": full, "phase": Phase.SERVING}
+    return {**enter(s, stage), "errand": errand}
 
 
 def give_up(s: State) -> dict[str, object]:

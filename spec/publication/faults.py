@@ -66,8 +66,8 @@ def send_without_stamp(s: State, e: Engine) -> Step:
 
 @publication.fault(by="coordinator", on="e")
 def stamp_without_bytes(s: State, e: Engine) -> Step:
-    """A transfer answers success, stamps the id, and leaves the old bytes."""
-    return when(asks(s, e, Stage.SEND)).then(reports={e: load_to_establish(s)}, done={e: True}, **note_sent(s))
+    """A transfer answers success and stamps the id; no byte has left."""
+    return when(asks(s, e, Stage.SEND)).then(reports={e: load_to_establish(s)}, done={e: True})
 
 
 @publication.fault(by="coordinator")

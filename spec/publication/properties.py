@@ -147,6 +147,12 @@ def bytes_only_while_updating(s: State) -> Bool:
 
 
 @publication.property
+def bytes_are_accounted_for(s: State) -> Bool:
+    """What an engine holds, unless it booted with it or a transfer tore it, was sent under some id (P1)."""
+    return forall(Engine, lambda e: (s.weights[e] == UNLOADED) | exists(Load, lambda v: s.sent[v, s.weights[e]]))
+
+
+@publication.property
 def target_recorded_before_bytes(s: State) -> Bool:
     """Bytes were only ever sent under ids that the record has: its target, its parent and what came before (P2)."""
     return forall(
@@ -306,7 +312,9 @@ def slots_change_by_their_owner(s: State, t: State) -> Bool:
         lambda e: all_of(
             ((s.slot[e] == Slot.EMPTY) & (t.slot[e] != Slot.EMPTY)).implies((s.stage == Stage.REBUILD) & s.latch),
             ((s.slot[e] != Slot.EMPTY) & (t.slot[e] == Slot.EMPTY)).implies(
-                (s.stage == Stage.RETIRE) | (t.stage == Stage.DOWN) | (up(s) & ~s.latch & (s.slot[e] == Slot.DEAD))
+                (s.stage == Stage.RETIRE)
+                | ((t.stage == Stage.DOWN) & beyond_repair(s))
+                | (up(s) & ~s.latch & (s.slot[e] == Slot.DEAD))
             ),
             ((s.slot[e] == Slot.DEAD) & (t.slot[e] != Slot.DEAD)).implies(t.slot[e] == Slot.EMPTY),
         ),
@@ -341,6 +349,55 @@ def errands_end_clean(s: State) -> Bool:
         resting == (s.errand == Errand.NOTHING),
         resting.implies(~s.full & ~s.rebuilt),
         s.stage.is_in(*CALLS) | forall(Engine, lambda e: ~s.done[e]),
+        (s.phase == Phase.SERVING) | s.stage.is_in(Stage.IDLE, Stage.DECLARE_RETIRED),
+    )
+
+
+@publication.property
+def crash_forgets(s: State) -> Bool:
+    """A coordinator that is not up knows nothing: whatever a restart goes by is in the record (L4)."""
+    return up(s) | all_of(
+        s.memory_status == Marker.NONE,
+        s.memory_parent == 0,
+        s.memory_parent_content == UNLOADED,
+        s.memory_content == UNLOADED,
+        s.memory_target.is_none,
+        s.phase == Phase.SERVING,
+        ~s.latch,
+        ~s.undeclared,
+    )
+
+
+@publication.step_property
+def one_errand_at_a_time(s: State, t: State) -> Bool:
+    """No call is taken up before the last has ended, and no errand returns to its barrier but to rebuild (P14)."""
+    return all_of(
+        ((s.errand != Errand.NOTHING) & (t.errand != Errand.NOTHING)).implies(
+            (t.errand == s.errand) & (t.full == s.full)
+        ),
+        ((s.stage != Stage.PAUSE) & (t.stage == Stage.PAUSE)).implies(
+            s.stage.is_in(Stage.IDLE, Stage.DOWN, Stage.RECORD_RUNNING, Stage.REBUILD)
+        ),
+    )
+
+
+@publication.step_property
+def failure_admits_only_repair(s: State, t: State) -> Bool:
+    """After a failure, a coordinator takes up nothing but what repairs it."""
+    return (s.phase != Phase.SERVING).implies(
+        (t.errand == s.errand) | t.errand.is_in(Errand.NOTHING, Errand.RETRY, Errand.REPUBLISH)
+    )
+
+
+@publication.step_property
+def everybody_answers(s: State, t: State) -> Bool:
+    """Only a process answers a call, and a call has succeeded only when every handle has answered."""
+    fails = t.stage.is_in(Stage.DOWN, Stage.RETIRE, Stage.IDLE)
+    return all_of(
+        forall(Engine, lambda e: (~s.done[e] & t.done[e]).implies(live(s, e))),
+        (s.stage.is_in(*CALLS) & (t.stage != s.stage)).implies(
+            fails | forall(Engine, lambda e: (s.slot[e] == Slot.EMPTY) | s.done[e])
+        ),
     )
 
 
@@ -572,6 +629,36 @@ def sent_by_difference(s: State) -> Bool:
 
 
 @publication.goal
+def sent_in_full(s: State) -> Bool:
+    """A first transfer of every byte has been verified."""
+    return s.full & (s.errand == Errand.PUBLISH) & (s.stage == Stage.RECORD_READY)
+
+
+@publication.goal
+def torn(s: State) -> Bool:
+    """A transfer has answered success and left bytes that nobody sent, under the new id."""
+    return (s.stage == Stage.VERIFY) & exists(
+        Engine, lambda e: live(s, e) & (s.weights[e] == UNLOADED) & (s.reports[e] == s.memory_target)
+    )
+
+
+@publication.goal
+def unstamped(s: State) -> Bool:
+    """A transfer has answered success and left the old id."""
+    return (s.stage == Stage.VERIFY) & exists(
+        Engine, lambda e: (s.weights[e] == s.memory_content) & (s.reports[e] == s.memory_parent)
+    )
+
+
+@publication.goal
+def stamped_in_vain(s: State) -> Bool:
+    """A transfer has answered success, stamped the new id and left the old bytes."""
+    return (s.stage == Stage.VERIFY) & exists(
+        Engine, lambda e: (s.weights[e] == s.memory_parent_content) & (s.reports[e] == s.memory_target)
+    )
+
+
+@publication.goal
 def published(s: State) -> Bool:
     """A load is published and waits for the commit."""
     return (s.stage == Stage.IDLE) & (s.disk_status == Marker.READY_TO_COMMIT)
@@ -670,6 +757,7 @@ SHOWN_BY = {
     "provenance_is_complete": "warmed_up",
     "pauses_mean_what_they_say": "mixed",
     "bytes_only_while_updating": "moving",
+    "bytes_are_accounted_for": "torn",
     "target_recorded_before_bytes": "moving",
     "failure_declares": "undeclared",
     "retry_is_full": "retried",
@@ -688,6 +776,10 @@ SHOWN_BY = {
     "slots_change_by_their_owner": "lost_while_latched",
     "empty_slots_hold_nothing": "lost_while_latched",
     "errands_end_clean": "published",
+    "crash_forgets": "refused",
+    "one_errand_at_a_time": "retried",
+    "failure_admits_only_repair": "undeclared",
+    "everybody_answers": "lost_while_latched",
     "latch_covers_pause": "interrupted",
     "memory_paired": "released",
     "no_use_of_released_memory": "released",
@@ -695,7 +787,7 @@ SHOWN_BY = {
     "kv_returns_after_the_bytes": "released",
     "only_owner_resumes": "retracted",
     "admission_only_when_settled": "lost_while_serving",
-    "id_tells_the_truth": "survived",
+    "id_tells_the_truth": "stamped_in_vain",
     "failure_is_repaired_in_place": "survived",
     "restart_recovers": "recovered",
     "acknowledgement_completes": "interrupted",

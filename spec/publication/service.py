@@ -42,7 +42,7 @@ def begin_training(s: State) -> Step:
 def begin_publish(s: State, full: Bool) -> Step:
     """The service closes admission and publishes the checkpoint: every byte, or the difference to the parent."""
     return when(takes_calls(s), s.memory_status == Marker.CHECKPOINT).then(
-        **begin(s, Errand.PUBLISH, Stage.PAUSE, full=full), gate=False
+        **begin(s, Errand.PUBLISH, Stage.PAUSE), full=full, gate=False
     )
 
 
@@ -50,7 +50,7 @@ def begin_publish(s: State, full: Bool) -> Step:
 def begin_retry(s: State) -> Step:
     """A publication that was left in UPDATING_WEIGHTS is tried again, from nothing that engines may hold."""
     return when(s.stage == Stage.IDLE, s.memory_status == Marker.UPDATING_WEIGHTS).then(
-        **begin(s, Errand.RETRY, Stage.PAUSE, full=True), gate=False
+        **begin(s, Errand.RETRY, Stage.PAUSE), full=True, phase=Phase.SERVING
     )
 
 
@@ -62,7 +62,7 @@ def begin_republish(s: State) -> Step:
     """
     return when(
         s.stage == Stage.IDLE, (s.phase == Phase.SERVING) | replayable(s), s.memory_status.is_in(*REPUBLISHABLE)
-    ).then(**begin(s, Errand.REPUBLISH, Stage.PAUSE, full=True), gate=False)
+    ).then(**begin(s, Errand.REPUBLISH, Stage.PAUSE), full=True, phase=Phase.SERVING, gate=False)
 
 
 @publication.action(by="service")
@@ -81,7 +81,7 @@ def begin_reject(s: State) -> Step:
 @publication.action(by="service")
 def commit_head(s: State) -> Step:
     """The service makes the published load its head, durably, and only then acknowledges."""
-    return when(takes_calls(s), s.memory_status == Marker.READY_TO_COMMIT, s.memory_target != s.head).then(
+    return when(s.memory_status == Marker.READY_TO_COMMIT, s.memory_target != s.head).then(
         head=s.memory_target.or_else(0)
     )
 

@@ -232,7 +232,7 @@ def replayable(s: State) -> Bool:
 
 def beyond_repair(s: State) -> Bool:
     """Health: failed, and only tearing the deployment down helps."""
-    return up(s) & (s.phase != Phase.SERVING) & ~replayable(s)
+    return (s.phase != Phase.SERVING) & ~replayable(s)
 
 
 # What engines can tell
