@@ -69,7 +69,7 @@ def asked(
     found = find_protocol(protocol)
     world = find_scope(protocol, scope, found)
     if mutant is not None:
-        found = find_mutant(protocol, mutant).build()
+        found = build_mutant(find_mutant(protocol, mutant))
     for name in only or ():
         if name not in (known := judged(found)):
             raise unknown(claims, name, known, found.name)
@@ -136,7 +136,7 @@ def _guarded(what: str, act: Any) -> Any:
     try:
         return act()
     except Misuse as error:
-        raise Trouble(str(error)) from error
+        raise Trouble(f"{what}: {error}") from error
     except Exception as error:
         raise Trouble(f"{what}: {type(error).__name__}: {error}") from error
 
@@ -194,10 +194,23 @@ def find_mutant(protocol: str, name: str) -> Mutant:
     return mutants[name]
 
 
+def build_mutant(mutant: Mutant) -> Protocol:
+    """The wrong protocol of a mutant.
+
+    Raises:
+        Trouble: it cannot be built.
+    """
+    built = _guarded(f"mutant {mutant.name}", mutant.build)
+    assert isinstance(built, Protocol)
+    return built
+
+
 __all__ = [
     "PROTOCOLS",
     "Asked",
+    "Mutant",
     "asked",
+    "build_mutant",
     "find_mutant",
     "find_protocol",
     "find_scope",

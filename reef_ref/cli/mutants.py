@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reef_ref.cli.catalogue import find_mutant, find_protocol, find_scope, known_mutants
+from reef_ref.cli.catalogue import build_mutant, find_mutant, find_protocol, find_scope, known_mutants
 from reef_ref.cli.check import processors
 from reef_ref.cli.output import check_writable, status
 from reef_ref.cli.table import Report, deliver
@@ -69,6 +69,8 @@ def run_mutants(
     chosen = list(names or known)
     if not chosen:
         raise Trouble(f"{protocol} has no mutants")
+    for name in chosen:
+        build_mutant(known[name])
     kills = {}
     with status(f"exploring {len(chosen)} mutants of {protocol}") as update:
         for kill in _explored(protocol, scope, chosen, max_seconds):
@@ -119,7 +121,7 @@ def kill_mutant(protocol: str, scope: str, name: str, max_seconds: float) -> Kil
 
     world = find_scope(protocol, scope, find_protocol(protocol))
     mutant = find_mutant(protocol, name)
-    wrong = mutant.build()
+    wrong = build_mutant(mutant)
     try:
         first = explore(wrong, world, workers=1, max_seconds=max_seconds)
         found = first.counterexample

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reef_ref.cli.output import write
+from reef_ref.cli.output import display, plain, write
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 100
 STYLES = {"killed": "green", "killed by another": "yellow", "survived": "bold red", "undetermined": "yellow"}
 
 
@@ -33,10 +32,8 @@ def deliver(report: Report, report_format: str, output: Path | None) -> None:
     if output is not None:
         write(output, _written(report, report_format))
         print(f"reef-ref: {report.summary}; the report is in {output}", file=sys.stderr)
-    elif report_format == "text" and sys.stdout.isatty():
-        from rich.console import Console
-
-        _show(report, Console(highlight=False))
+    elif report_format == "text":
+        display(partial(_show, report))
     else:
         sys.stdout.write(_written(report, report_format))
 
@@ -50,12 +47,7 @@ def _written(report: Report, report_format: str) -> str:
             lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
             return "\n".join([*lines, "", f"{report.summary}."]) + "\n"
         case _:
-            from rich.console import Console
-
-            console = Console(file=io.StringIO(), width=WIDTH, color_system=None, highlight=False)
-            _show(report, console)
-            assert isinstance(console.file, io.StringIO)
-            return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
+            return plain(partial(_show, report))
 
 
 def _show(report: Report, console: Console) -> None:
