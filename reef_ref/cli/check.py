@@ -40,7 +40,7 @@ def run_check(
 ) -> Status:
     """Explore, report, and answer the verdict's exit status."""
     check_writable(output)
-    question = asked(protocol, scope, mutant, only)
+    question = asked(protocol, scope, mutant, only, told=True)
     name = question.protocol.name
     try:
         with progress(f"getting {name} ready for scope {question.scope.name}") as update:
