@@ -494,7 +494,7 @@ def bytes_nobody_sent(p: Protocol) -> None:
     second_way_to_update(p)
 
 
-@mutant("admission_opens", "C19", "C20")
+@mutant("requests_end", "C19", "C20")
 def update_waits_for_readers(p: Protocol) -> None:
     """The update of an engine waits until its requests have ended, and the pause keeps them from ending."""
 
@@ -942,3 +942,50 @@ NOT_HERE = MappingProxyType(
     }
 )
 """Reports that no mutant of this protocol stands for, by the reason."""
+
+UNMISSED = MappingProxyType(
+    {
+        "doing it again changes nothing": (
+            *("pause: guard 3", "flush: guard 3", "release: guard 3", "continue_generation: guard 3"),
+            *("migrate: guard 2", "commit_head: guard 2", "open_gate: guard 3"),
+        ),
+        "a process that has refused to start may as well end: the next one refuses again": ("crash: guard 1",),
+        "giving up without need is what `barrier_fails`, `transfer_fails` and `continue_fails` do": (
+            *("find_mismatch: guard 2", "find_dead: guard 2", "find_dead_at_continue: guard 2"),
+        ),
+        "a fault that does less is met all the same, through another fault": (
+            *("barrier_fails: write 1", "transfer_fails: write 1"),
+            *("send_tears: write 1", "send_tears: write 2", "send_tears: write 3", "send_tears: write 4"),
+            *("send_without_stamp: write 1", "send_without_stamp: write 2"),
+            *("stamp_without_bytes: write 1", "stamp_without_bytes: write 2"),
+        ),
+        "the barrier has seen to it before: kept because the engine tests and does it whoever asks": (
+            *("release: guard 4", "release: write 3", "release: write 4"),
+        ),
+        "the prompt has entered the tree when the request started: kept for protocols whose flush goes wrong": (
+            *("start_on_hit: write 3", "finish: write 3", "finish: write 4"),
+        ),
+        "the ghost that notices a wrong resume: no right one does": (
+            *("resume_weights: write 2", "resume_kv: write 2"),
+        ),
+        "set or cleared already where it comes from here, and written alike by every stage": (
+            *("decline_job: write 3", "decline_job: write 4", "all_rebuilt: write 2", "begin_retry: write 2"),
+            *("find_mismatch: write 2", "find_mismatch: write 3", "barrier_fails: write 2"),
+            *("find_dead_at_continue: write 3", "find_dead_at_continue: write 4"),
+            *("continue_fails: write 3", "continue_fails: write 4", "train_fails: write 3", "train_fails: write 4"),
+            *("record_checkpoint: write 5", "record_checkpoint: write 6", "declare_retired: write 6"),
+            *("tear_down: write 5", "tear_down: write 11", "tear_down: write 12"),
+        ),
+        "no failure leaves a status that republishing refuses, but health says so as well": (
+            "begin_republish: guard 2",
+        ),
+        "makes a difference from the second job on, which scope `pr` has": (
+            *("record_running: write 2", "record_running: write 3", "record_running: write 5"),
+            *("record_running: write 7", "record_running: write 8", "record_running: write 10"),
+            *("write_fails: write 2", "write_fails: write 3", "write_fails: write 7", "write_fails: write 8"),
+            *("crash: write 2", "restart: write 2", "tear_down: write 2"),
+            *("restore_previous_record: write 2", "restore_previous_record: write 3"),
+        ),
+    }
+)
+"""Parts of the right protocol that no claim misses in scope `smoke` when they are dropped, by why they stay."""
