@@ -116,7 +116,9 @@ class _Judge:
                 yield from self.decide(cond, env)
                 yield from self.decide(then if self.value(cond, env) else other, env)
             case _:
-                yield Reason(self.text(node, env), holds, tuple(self.facts(node, env)))
+                # That something equals what the text says already names its value.
+                plain = holds and isinstance(node, Eq) and isinstance(node.right, Const)
+                yield Reason(self.text(node, env), holds, () if plain else tuple(self.facts(node, env)))
 
     def _witness(self, var: Var, body: Node, env: Env, *, wanted: bool) -> Env:
         """The first element that decides a quantifier."""

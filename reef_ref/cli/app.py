@@ -162,8 +162,8 @@ def simulate(
     mutant: MutantName = None,
     only: PropertyNames = None,
     seed: Annotated[int, typer.Option(help="Of the random numbers: the same seed, the same walks.")] = 0,
-    walks: Annotated[int, typer.Option(min=1, help="How many walks.")] = 100,
-    steps: Annotated[int, typer.Option(min=1, help="The most steps of a walk.")] = 200,
+    walks: Annotated[int, typer.Option(min=1, help="How many walks.")] = 50,
+    steps: Annotated[int, typer.Option(min=1, help="The most steps of a walk.")] = 100,
     report_format: Annotated[Brief, typer.Option("--format", help="Of the report.")] = Brief.TEXT,
     output: Output = None,
 ) -> int:

@@ -151,10 +151,8 @@ def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
     if missing:
         counts.append(f"{missing} not explored: interrupted")
     return Report(
-        head=("fate", "mutant", "first noticed by", "steps", "the property it names", "report"),
-        rows=tuple(
-            (k.fate, k.mutant, k.by or k.reason, _number(k.steps), _named(k), ", ".join(k.report)) for k in kills
-        ),
+        head=("fate", "mutant", "noticed by the property it names, in steps", "reports"),
+        rows=tuple((k.fate, k.mutant, _noticed(k), ", ".join(k.report)) for k in kills),
         summary=f"{title}: {', '.join(counts)}",
         document={
             "format": "reef-ref.mutants",
@@ -166,14 +164,15 @@ def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
     )
 
 
-def _number(steps: int | None) -> str:
-    return "" if steps is None else str(steps)
-
-
-def _named(kill: Kill) -> str:
+def _noticed(kill: Kill) -> str:
+    """By which property, in how many steps; where another notices sooner or instead, that one too."""
+    if not kill.by:
+        return kill.reason
+    other = f"{kill.by}, {kill.steps}"
     if kill.named_steps is None:
-        return f"{kill.breaks} is not violated" if kill.by else kill.breaks
-    return "the same" if kill.by == kill.breaks else f"{kill.breaks}, in {kill.named_steps}"
+        return f"not by {kill.breaks}\nbut by {other}"
+    named = f"{kill.breaks}, {kill.named_steps}"
+    return named if kill.by == kill.breaks else f"{named}\nsooner by {other}"
 
 
 # Survivors

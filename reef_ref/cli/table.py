@@ -44,7 +44,9 @@ def _written(report: Report, report_format: str) -> str:
             return json.dumps(report.document, indent=2, ensure_ascii=False) + "\n"
         case "markdown":
             rows = [report.head, tuple("---" for _ in report.head), *report.rows]
-            lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+            lines = [
+                "| " + " | ".join(cell.replace("|", "\\|").replace("\n", ", ") for cell in row) + " |" for row in rows
+            ]
             return "\n".join([*lines, "", f"{report.summary}."]) + "\n"
         case _:
             return plain(partial(_show, report))
@@ -56,8 +58,9 @@ def _show(report: Report, console: Console) -> None:
 
     if report.rows:
         table = Table(*report.head, box=None, padding=(0, 2, 0, 0), header_style="dim")
-        for column in table.columns:
+        for number, column in enumerate(table.columns):
             column.overflow = "fold"
+            column.no_wrap = number < 2
         for first, *rest in report.rows:
             table.add_row(Text(first, style=STYLES.get(first, "")), *map(Text, rest))
         console.print(table)
