@@ -588,6 +588,12 @@ def replacement_serves_at_once(p: Protocol) -> None:
         return when(~s.latch, s.slot[e] == Slot.EMPTY).then(slot={e: Slot.LIVE})
 
 
+@mutant("serves_only_committed")
+def restart_behind_open_gate(p: Protocol) -> None:
+    """Admission stays open while a new coordinator recovers: a request meets a replacement before its fence."""
+    not_writing(p, "restart", "gate")
+
+
 @mutant("running_never_resumed")
 def restart_resumes_running(p: Protocol) -> None:
     """A restart runs an ambiguous job again."""
