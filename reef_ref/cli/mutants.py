@@ -154,6 +154,7 @@ def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
         head=("fate", "mutant", "noticed by the property it names, in steps", "reports"),
         rows=tuple((k.fate, k.mutant, _noticed(k), ", ".join(k.report)) for k in kills),
         summary=f"{title}: {', '.join(counts)}",
+        shown=3,
         document={
             "format": "reef-ref.mutants",
             "version": 1,
@@ -165,14 +166,14 @@ def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
 
 
 def _noticed(kill: Kill) -> str:
-    """By which property, in how many steps; where another notices sooner or instead, that one too."""
+    """By which property, in how many steps; where another notices first or instead, that one too."""
     if not kill.by:
         return kill.reason
     other = f"{kill.by}, {kill.steps}"
     if kill.named_steps is None:
         return f"not by {kill.breaks}\nbut by {other}"
     named = f"{kill.breaks}, {kill.named_steps}"
-    return named if kill.by == kill.breaks else f"{named}\nsooner by {other}"
+    return named if kill.by == kill.breaks else f"{named}\nfirst by {other}"
 
 
 # Survivors
@@ -212,6 +213,7 @@ def run_survivors(protocol: str, scope: str, *, report_format: str, output: Path
             head=("fate", "part", "dropped"),
             rows=tuple((c.fate.value, c.name, c.text) for c in left),
             summary=f"{len(changes)} parts of {protocol} dropped in turn at {scope}: {', '.join(counts)}",
+            shown=3,
             document={
                 "format": "reef-ref.survivors",
                 "version": 1,

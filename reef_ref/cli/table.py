@@ -19,12 +19,16 @@ STYLES = {"killed": "green", "killed by another": "yellow", "survived": "bold re
 
 @dataclass(frozen=True)
 class Report:
-    """A table with a sentence below it; `document` is the same for programs."""
+    """A table with a sentence below it; `document` is the same for programs.
+
+    As text, only the first `shown` columns are told, and all but the last of those are never broken.
+    """
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     summary: str
     document: dict[str, Any]
+    shown: int
 
 
 def deliver(report: Report, report_format: str, output: Path | None) -> None:
@@ -57,11 +61,11 @@ def _show(report: Report, console: Console) -> None:
     from rich.text import Text
 
     if report.rows:
-        table = Table(*report.head, box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table = Table(*report.head[: report.shown], box=None, padding=(0, 2, 0, 0), header_style="dim")
         for number, column in enumerate(table.columns):
             column.overflow = "fold"
-            column.no_wrap = number < 2
-        for first, *rest in report.rows:
+            column.no_wrap = number < report.shown - 1
+        for first, *rest in (row[: report.shown] for row in report.rows):
             table.add_row(Text(first, style=STYLES.get(first, "")), *map(Text, rest))
         console.print(table)
         console.print()
