@@ -68,7 +68,8 @@ class Layout:
                     self.places[field.name] = Place(place.base, strides, place.width)
                 position = base + width * count
         self.bits = position
-        self.words = position // 64 + 1
+        # A power of two, since LLVM lays wider integers out so.
+        self.words = 1 << (position // 64).bit_length()
 
     def _put(self, field: Field, position: int, column: int | None) -> int:
         width = (self.space.scope.cardinality(field.sort) - 1).bit_length()

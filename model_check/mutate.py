@@ -9,6 +9,8 @@ import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from model_check.evaluate import Space
 from model_check.explore import DEAD_END
 from model_check.graph import Graph
@@ -33,7 +35,7 @@ class Fate(enum.Enum):
 class Change:
     """One part dropped: what it was, what noticed, after how many steps (of a story; none for goals and recoveries).
 
-    `EQUAL` is a survivor with exactly the states and steps of the original: the part says nothing in this scope.
+    `EQUAL` is a survivor with exactly the states of the original and as many steps: the part says nothing in this scope.
     """
 
     action: str
@@ -101,7 +103,7 @@ def mutate(
 
     if already := judge(None):
         raise ValueError(f"{protocol.name} violates {already[0]} as it is")
-    goals, states, steps = search.goals, search.states, search.steps
+    goals, states, steps, original = search.goals, search.states, search.steps, search.sorted_states()
     actions = _taken(search, space)
     limit = max_states or max(10 * states, 100_000)
     numbers = switch_numbers(space)
@@ -120,7 +122,8 @@ def mutate(
         elif idle := [a for a, taken in _taken(search, space).items() if not taken and actions[a]]:
             by = f"{idle[0]} is never taken"
         else:
-            fate = Fate.EQUAL if (search.states, search.steps) == (states, steps) else Fate.SURVIVED
+            same = search.steps == steps and np.array_equal(search.sorted_states(), original)
+            fate = Fate.EQUAL if same else Fate.SURVIVED
         step = space.protocol.actions[action]
         parts = step.guard if what == "guard" else step.writes
         node = parts[part]

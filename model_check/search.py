@@ -324,6 +324,13 @@ class Search:
         )
         return [self._join(self._arena[at * words : (at + 1) * words]) for at in places]
 
+    def sorted_states(self) -> Words:
+        """Every state found, in ascending order: rows of words, the lowest first."""
+        words, last = self.layout.words, self.levels[-1][1]
+        rows = self._arena[: last * BLOCK * words].reshape(last, BLOCK, words)
+        found = rows[np.arange(BLOCK)[None, :] < self._fills[:last, None]]
+        return found[np.lexsort(found.T)]
+
     def path(self, packed: int, depth: int) -> list[int]:
         """The least path of representatives from an initial state to a state of a level."""
         path = [packed]
@@ -360,7 +367,7 @@ class Search:
         return None
 
     def orbit_total(self) -> int:
-        """How many states the representatives stand for."""
+        """How many states the representatives stand for; 0 where that is too many to count in 64 bits."""
         return self.machine.orbits(self._ctx.ctypes.data, 0, self.levels[-1][1])
 
 

@@ -102,8 +102,14 @@ class Exchange:
         return best
 
     def orbit(self, c: Code, value: ir.Value) -> ir.Value:
-        """How many states a representative stands for: the size of the group over how many of its members fix it."""
+        """How many states a representative stands for: the size of the group over how many of its members fix it.
+
+        0 where the group is too large for 64 bits.
+        """
         b = c.b
+        group = math.prod(math.factorial(self.space.scope.sizes[s]) for s in (*self.sortable, *self.tried))
+        if group >= 1 << 63:
+            return i64(0)
         fixed: ir.Value = i64(0)
         for image in self.images(c, value):
             fixed = b.add(fixed, b.zext(b.icmp_unsigned("==", image, value), I64))
@@ -118,7 +124,6 @@ class Exchange:
                 )
                 run = b.select(same, b.add(run, i64(1)), i64(1))
                 fixed = b.mul(fixed, run)
-        group = math.prod(math.factorial(self.space.scope.sizes[s]) for s in (*self.sortable, *self.tried))
         return b.udiv(i64(group), fixed)
 
 

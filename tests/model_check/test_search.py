@@ -13,7 +13,24 @@ from model_check.machine import CACHE_VARIABLE, Machine
 from model_check.mutate import Fate, mutate
 from model_check.record import Claims, switch_numbers
 from model_check.search import MemoryShort, Search
-from spec.lang import Bool, Fields, Misuse, Natural, Protocol, Scope, Step, field, when, wherever
+from spec.lang import (
+    Bool,
+    CanReach,
+    Fields,
+    Index,
+    Map,
+    Misuse,
+    Natural,
+    Protocol,
+    Scope,
+    Step,
+    all_of,
+    each,
+    field,
+    forall,
+    when,
+    wherever,
+)
 
 WORLD = pubmodel.scope(2, 3, 3)
 
@@ -223,3 +240,65 @@ def test_compiled_code_is_kept_and_a_torn_file_is_not_run(tmp_path: Path, monkey
     kept.write_bytes(kept.read_bytes()[:-40])
     assert not machine().from_cache
     assert machine().from_cache
+
+
+class Cell(Index):
+    """A place on a strip."""
+
+
+class Ink(Natural):
+    """How dark."""
+
+
+class Strip(Fields):
+    """A strip that is painted from anywhere, one cell at a time."""
+
+    ink: Map[Cell, Ink] = field("how dark each cell is")
+    dry: Bool = field("nothing more is painted")
+
+
+def strip() -> Protocol:
+    protocol = Protocol("strip", Strip, "a strip of cells, of any number of words")
+
+    @protocol.initially
+    def start() -> Step:
+        """White."""
+        return when().then(ink=each(Cell, lambda c: 0), dry=False)
+
+    @protocol.action(by="brush")
+    def paint(s: Strip, c: Cell) -> Step:
+        """The only cell that is painted gets darker."""
+        others_white = forall(Cell, lambda d: (d == c) | (s.ink[d] == 0))
+        return when(others_white, ~s.dry).then(ink={c: s.ink[c] + 1})
+
+    @protocol.action(by="sun")
+    def dry(s: Strip) -> Step:
+        """It dries."""
+        return when(~s.dry).then(dry=True)
+
+    @protocol.may_rest
+    def dried(s: Strip) -> Bool:
+        """Dry for good."""
+        return s.dry
+
+    @protocol.step_property
+    def never_lighter(s: Strip, t: Strip) -> Bool:
+        """Paint stays."""
+        return forall(Cell, lambda c: s.ink[c] <= t.ink[c])
+
+    @protocol.recovery()
+    def dries(s: Strip) -> CanReach:
+        """It can always dry."""
+        return wherever(all_of()).can_reach(s.dry)
+
+    return protocol
+
+
+@pytest.mark.parametrize("cells", [3, 31, 32, 33, 63, 64, 65, 95, 97, 130])
+@pytest.mark.parametrize("symmetry", [False, True])
+def test_states_of_any_width(cells: int, symmetry: bool) -> None:
+    result = explore(strip(), Scope("strip", {"Cell": cells, "Ink": 3}, "trial"), symmetry=symmetry, orbits=True)
+    assert result.bits == 2 * cells + 1
+    assert result.verdict is Verdict.HOLDS
+    assert result.states == (8 if symmetry else 2 * (3 * cells + 1))
+    assert result.orbits == (2 * (3 * cells + 1) if symmetry and cells <= 20 else 0)
