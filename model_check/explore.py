@@ -76,8 +76,9 @@ class Exploration:
     """Everything one exploration found.
 
     `states` counts representatives where `symmetric` is not empty, and `orbits` the states that they stand for (0 where
-    it was not asked for, or could not be counted in 64 bits). `per_depth[d]` counts states first met after `d` steps. `cuts` counts, per sort, the steps
-    that the scope's bound cut. Times are in seconds, `grown` is the growth of the process's peak memory in bytes.
+    it was not asked for, or could not be counted in 64 bits). `per_depth[d]` counts states first met after `d` steps.
+    `cuts` counts, per sort, the steps that the scope's bound cut. Times are in seconds, `grown` is the growth of the
+    process's peak memory in bytes.
     """
 
     protocol: str

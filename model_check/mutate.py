@@ -35,7 +35,8 @@ class Fate(enum.Enum):
 class Change:
     """One part dropped: what it was, what noticed, after how many steps (of a story; none for goals and recoveries).
 
-    `EQUAL` is a survivor with exactly the states of the original and as many steps: the part says nothing in this scope.
+    `EQUAL` is a survivor with exactly the states of the original and as many steps: in this scope the part says
+    nothing.
     """
 
     action: str
