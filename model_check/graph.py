@@ -7,7 +7,7 @@ backwards from the targets once then answers a recovery for all states, in time 
 from __future__ import annotations
 
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,13 +43,11 @@ class Graph:
         nothing = np.zeros(1, np.uint32)
 
         def fill(targets: npt.NDArray[np.uint32], via: npt.NDArray[np.uint16], filling: bool) -> None:
-            parts = [last * n // search.workers for n in range(search.workers + 1)]
-
-            def part(number: int) -> None:
+            def share(first: int, end: int) -> None:
                 machine.edges(
                     context,
-                    parts[number],
-                    parts[number + 1],
+                    first,
+                    end,
                     wanted.ctypes.data,
                     places.ctypes.data,
                     offsets.ctypes.data,
@@ -60,8 +58,7 @@ class Graph:
                     search.switch,
                 )
 
-            with ThreadPoolExecutor(search.workers) as pool:
-                list(pool.map(part, range(search.workers)))
+            search.crew.run([partial(share, *blocks) for blocks in search.shares(last)])
 
         fill(nothing, np.zeros(1, np.uint16), False)
         offsets[1:] = np.cumsum(offsets[:-1])

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from model_check.crew import Crew
 from model_check.evaluate import Instance, Space, State
 from model_check.graphcode import GraphCode
 from model_check.kernel import Kernel
@@ -73,6 +72,7 @@ class Search:
         self.layout = Layout(space)
         self.symmetric = tuple(symmetric)
         self.workers = workers
+        self.crew = Crew(workers)
         self.shape = Shape.of(self.layout, claims)
         key = repr((_source_digest(), _described(space), claims, self.symmetric, switches))
         self.machine = Machine(key, partial(_module, self.layout, claims, self.symmetric, switches), effort)
@@ -113,7 +113,6 @@ class Search:
         self._new_table(capacity)
         self.levels: list[tuple[int, int]] = []
         self.counts: list[int] = []
-        self._pool: ThreadPoolExecutor | None = None
         self._first_level(first)
 
     def _new_table(self, capacity: int) -> None:
@@ -188,19 +187,9 @@ class Search:
         if workers == 1 and (self.workers > 1 or tick is None):
             self.machine.expand(self.context, 0, self.switch)
             return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="search")
-        jobs = [self._pool.submit(self.machine.expand, self.context, w, self.switch) for w in range(workers)]
-        try:
-            while wait(jobs, timeout=0.1).not_done:
-                if tick is not None:
-                    tick()
-        except BaseException:
-            self.stop()
-            wait(jobs)
-            raise
-        for job in jobs:
-            job.result()
+        expand = self.machine.expand
+        jobs = [partial(expand, self.context, worker, self.switch) for worker in range(workers)]
+        self.crew.run(jobs, tick=tick, stop=self.stop)
 
     def _short(self) -> MemoryShort:
         return MemoryShort(f"{self.states:,} states found, and {self._most:,} are about what fits in memory")
@@ -208,15 +197,12 @@ class Search:
     def _grow(self) -> None:
         used = int(self._ctx[Ctx.NEXT_BLOCK])
         self._new_table(2 * self.capacity)
-        parts = [used * n // self.workers for n in range(self.workers + 1)]
-        threads = [
-            threading.Thread(target=self.machine.rehash, args=(self.context, a, b))
-            for a, b in itertools.pairwise(parts)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        self.crew.run([partial(self.machine.rehash, self.context, a, b) for a, b in self.shares(used)])
+
+    def shares(self, blocks: int) -> list[tuple[int, int]]:
+        """Blocks 0 up to but not with the last, shared out among the workers."""
+        parts = [blocks * n // self.workers for n in range(self.workers + 1)]
+        return list(itertools.pairwise(parts))
 
     def stop(self) -> None:
         """Ask the workers to end after the states they have in hand."""
@@ -229,9 +215,7 @@ class Search:
 
     def close(self) -> None:
         """Let the workers go."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        self.crew.close()
 
     # What was found
 
