@@ -121,7 +121,7 @@ class Request:
     adapter: str | None = None
     json_schema: str | None = None
     request_id: str | None = None
-    sampling: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
