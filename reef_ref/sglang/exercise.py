@@ -8,6 +8,7 @@ end leaves the pools as they were.
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -57,6 +58,16 @@ def exercise(steps: list[tuple[str, str, Callable[[], None]]]) -> list[Verdict]:
         else:
             verdicts.append(Verdict(target, expected, None))
     return verdicts
+
+
+@contextmanager
+def _silent(logger: logging.Logger) -> Iterator[None]:
+    """Say nothing of failures that are played."""
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _must(holds: object, otherwise: str) -> None:
@@ -186,12 +197,15 @@ class ProvenanceExercise:
             (f"{BATCH}.prepare_for_decode", "stamps the slot of a decode step", self._decode),
             (f"{COMMON}.release_kv_cache", "leaves a finished request's KV in the tree", self._keep),
             (f"{BATCH}.prepare_for_extend", "finds a reused prefix of the same weights fresh", self._fresh),
+            (f"{SCHEDULER}.record_weight_version_change", "a new label alone opens no epoch", self._label),
             (
                 f"{UPDATER}.update_weights_from_disk",
-                "a complete update opens an epoch, a refused one does not",
-                self._update,
+                "a complete update is a load, a refused one is nothing",
+                self._disk,
             ),
-            (f"{UPDATER}.begin_weight_update", "a session is a load only as a whole", self._session),
+            (f"{UPDATER}.update_weights_from_ipc", "a complete update is a load, a failed one is none", self._ipc),
+            (f"{UPDATER}.update_weights_from_tensor", "a session is a load only as a whole", self._tensor),
+            (f"{UPDATER}.update_weights_from_distributed", "a session is a load only as a whole", self._distributed),
             *self._stale_steps(),
             (f"{UPDATER}.release_memory_occupation", "released KV is unwritten", self._release),
             (f"{UPDATER}.resume_memory_occupation", "weights without content belong to no load", self._resume),
@@ -250,34 +264,60 @@ class ProvenanceExercise:
         _must(seen == bool(reused), f"a reused prefix was checked {seen} times")
         _must(not self._hooks.counters.stale_prefixes, "a fresh prefix counts as stale")
 
-    def _update(self) -> None:
+    def _label(self) -> None:
+        epoch, label = self._hooks.slots.epoch, self._hooks.current.load_id
+        try:
+            self._scheduler.record_weight_version_change("reef-ref-exercise")
+            _must(self._hooks.current.load_id == "reef-ref-exercise", "a new label was not seen")
+            _must(self._hooks.slots.epoch == epoch, "a new label opened an epoch")
+        finally:
+            self._scheduler.record_weight_version_change(label)
+
+    def _disk(self) -> None:
         from sglang.srt.managers.io_struct import UpdateWeightFromDiskReqInput
 
+        name = "update_weights_from_disk"
         request = UpdateWeightFromDiskReqInput(model_path="", load_format=None, flush_cache=False)
-        refused = (False, "Failed to get weights iterator: nothing there")
-        for answer, opens, load in (((True, ""), 1, True), (refused, 0, True), ((False, "broken"), 1, False)):
-            epoch = self._hooks.slots.epoch
-            self._updater("update_weights_from_disk", request, answer)
-            _must(self._hooks.slots.epoch == epoch + opens, f"an update answering {answer} opened no or several epochs")
-            _must(bool(self._hooks.current.load_id) == load, f"an update answering {answer} is mistaken for a load")
+        self._whole(name, request, (False, "Failed to get weights iterator: nothing there"), opens=0)
+        self._whole(name, request, (True, ""))
+        self._whole(name, request, (False, "broken"))
 
-    def _session(self) -> None:
-        from sglang.srt.managers.io_struct import (
-            BeginWeightUpdateReqInput,
-            EndWeightUpdateReqInput,
-            UpdateWeightsFromTensorReqInput,
-        )
+    def _ipc(self) -> None:
+        from sglang.srt.managers.io_struct import UpdateWeightsFromIPCReqInput
+
+        request = UpdateWeightsFromIPCReqInput(zmq_handles={}, flush_cache=False)
+        self._whole("update_weights_from_ipc", request, (True, ""))
+        self._whole("update_weights_from_ipc", request, (False, "broken"))
+
+    def _whole(self, name: str, request: Any, answer: tuple[bool, str], *, opens: int = 1) -> None:
+        """An update in one call: whether it is a load is what it answers; where it opens nothing, the load stays."""
+        epoch, load = self._hooks.slots.epoch, self._hooks.current
+        self._updater(name, request, answer)
+        _must(self._hooks.slots.epoch == epoch + opens, f"an update answering {answer} opened no or several epochs")
+        now = self._hooks.current
+        _must(bool(now.load_id) == answer[0] if opens else now == load, f"an update answering {answer} is misjudged")
+
+    def _tensor(self) -> None:
+        from sglang.srt.managers.io_struct import UpdateWeightsFromTensorReqInput
 
         part = UpdateWeightsFromTensorReqInput(serialized_named_tensors=[], flush_cache=False)
+        self._session("update_weights_from_tensor", part)
+
+    def _distributed(self) -> None:
+        from sglang.srt.managers.io_struct import UpdateWeightsFromDistributedReqInput
+
+        part = UpdateWeightsFromDistributedReqInput(names=[], dtypes=[], shapes=[], flush_cache=False)
+        self._session("update_weights_from_distributed", part)
+
+    def _session(self, update: str, part: Any) -> None:
+        from sglang.srt.managers.io_struct import BeginWeightUpdateReqInput, EndWeightUpdateReqInput
+
         epoch = self._hooks.slots.epoch
-        outside = self._updater("update_weights_from_tensor", part, (True, ""))
+        outside = self._updater(update, part, (True, ""))
         _must(not outside.success and self._hooks.slots.epoch == epoch, "a part outside a session counts")
         for answers, complete in (((True, "ok"), True), ((False, "broken"), False)):
             manager = self._manager(answers)
-            for name, request in (
-                ("begin_weight_update", BeginWeightUpdateReqInput()),
-                ("update_weights_from_tensor", part),
-            ):
+            for name, request in (("begin_weight_update", BeginWeightUpdateReqInput()), (update, part)):
                 epoch = self._hooks.slots.epoch
                 self._call(name, manager, request)
                 _must(self._hooks.slots.epoch > epoch, f"{name} opened no epoch")
@@ -409,9 +449,10 @@ class ProvenanceExercise:
 
     @staticmethod
     def _call(name: str, manager: Any, request: Any) -> Any:
-        from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
+        from sglang.srt.managers.scheduler_components import weight_updater
 
-        return getattr(SchedulerWeightUpdaterManager, name)(manager, request)
+        with _silent(weight_updater.logger):
+            return getattr(weight_updater.SchedulerWeightUpdaterManager, name)(manager, request)
 
     def _manager(self, answer: tuple[bool, str]) -> Any:
         """Stands in for the update manager, so that its real methods run without touching the weights."""
@@ -420,7 +461,10 @@ class ProvenanceExercise:
 
         updater = SimpleNamespace(
             update_weights_from_disk=lambda *_, **__: answer,
+            update_weights_from_ipc=lambda *_, **__: answer,
             update_weights_from_tensor=lambda **__: answer,
+            receive_weights_from_distributed=lambda **__: [],
+            load_weights_from_distributed=lambda _: answer,
             begin_weight_update=lambda: None,
             end_weight_update=lambda **__: None,
         )

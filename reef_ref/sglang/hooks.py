@@ -1,4 +1,4 @@
-"""Provenance inside a running scheduler: where KV slots are written, reused and given up, and what a stale prefix meets.
+"""Provenance in a running scheduler: where KV slots are written, reused and given up, and what a stale prefix meets.
 
 A request gets KV it did not compute at two places in SGLang 0.5.23, and both are watched:
 
@@ -206,6 +206,8 @@ class ProvenanceHooks:
         answer = original(request, tree_cache, *args, **kwargs)
         if self._slots is None or not self._slots.mixed or request.prefix_len == 0 or request.kv.holds_kv:
             return answer
+        if self.mode is not ProvenanceMode.ENFORCE or self.on_stale is not OnStale.RECOMPUTE:
+            return answer
         finding = self._check(request, tree_cache.prefix_device_indices(request), count=False)
         if finding is None:
             return answer
@@ -242,7 +244,8 @@ class ProvenanceHooks:
 
     def release_kv_cache(self, original: Any, request: Any, tree_cache: Any, *, checkpoint: bool) -> Any:
         """Around `release_kv_cache` (`enforce`): a finished request leaves nothing in a tree that may hold older KV."""
-        if checkpoint and self._slots is not None and self._slots.mixed and not request.skip_radix_cache_insert:
+        mixed = self._slots is not None and self._slots.mixed
+        if checkpoint and mixed and self.mode is ProvenanceMode.ENFORCE and not request.skip_radix_cache_insert:
             self._keep_out_of_tree(request)
         return original(request, tree_cache, checkpoint=checkpoint)
 

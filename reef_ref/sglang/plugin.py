@@ -105,10 +105,11 @@ class Plugin:
                 f"{BATCH}.prepare_for_decode": hooks.prepare_for_decode,
                 f"{COMMON}.checkpoint_kv_cache": hooks.checkpoint_kv_cache,
             }
-            if self.settings.provenance is ProvenanceMode.ENFORCE:
+            modes = _modes(self.settings)
+            if any(mode is ProvenanceMode.ENFORCE for mode, _ in modes):
                 targets[f"{COMMON}.release_kv_cache"] = hooks.release_kv_cache
-                if self.settings.on_stale is OnStale.RECOMPUTE:
-                    targets[f"{COMMON}.match_kv_cache"] = hooks.match_kv_cache
+            if (ProvenanceMode.ENFORCE, OnStale.RECOMPUTE) in modes:
+                targets[f"{COMMON}.match_kv_cache"] = hooks.match_kv_cache
         return targets
 
     def register(self) -> None:
@@ -142,31 +143,33 @@ class Plugin:
             logger.error("reef-ref: %s; this engine shares no prefix", problem)
 
     def _verify(self, scheduler: Any) -> None:
-        steps = []
         if self.settings.idle is IdleCheck.RETRACT:
-            steps += idle_steps(scheduler, self._idle)
-        if self.settings.provenance is ProvenanceMode.OFF:
-            self.verdicts = exercise(steps)
-        else:
+            self.verdicts += exercise(idle_steps(scheduler, self._idle))
+        if self.settings.provenance is not ProvenanceMode.OFF:
             self.problems += unsupported(scheduler)
             if self.problems:
                 return
-            self._provenance.attach(scheduler)
-            provenance = ProvenanceExercise(scheduler, self._provenance)
-            try:
-                self.verdicts = exercise(steps + provenance.steps())
-            finally:
-                try:
-                    provenance.give_back()
-                except Exception as error:
-                    self.problems.append(f"the pools could not be given back after the exercise: {error}")
+            hooks = self._provenance
+            for hooks.mode, hooks.on_stale in _modes(self.settings):
+                self._verify_provenance(scheduler)
             # What the exercise counted and stamped is nobody's.
-            self._provenance.attach(scheduler)
+            hooks.attach(scheduler)
         self.problems += [
             f"{verdict.target}: {verdict.problem} (expected: {verdict.expected})"
             for verdict in self.verdicts
             if not verdict.ok
         ]
+
+    def _verify_provenance(self, scheduler: Any) -> None:
+        self._provenance.attach(scheduler)
+        provenance = ProvenanceExercise(scheduler, self._provenance)
+        try:
+            self.verdicts += exercise(provenance.steps())
+        finally:
+            try:
+                provenance.give_back()
+            except Exception as error:
+                self.problems.append(f"the pools could not be given back after the exercise: {error}")
 
     def _internal_state(self, original: Any, scheduler: Any, request: Any) -> Any:
         answer = original(scheduler, request)
@@ -189,6 +192,19 @@ class Plugin:
         if self._sink is not None:
             report["events"] = {"dropped": self._sink.dropped, "failed": self._sink.failed}
         return report
+
+
+def _modes(settings: Settings) -> list[tuple[ProvenanceMode, OnStale]]:
+    """What is exercised at start, the configuration in force last."""
+    asked = (settings.provenance, settings.on_stale)
+    if not settings.verify_all:
+        return [asked]
+    others = [
+        (ProvenanceMode.REPORT, OnStale.RECOMPUTE),
+        (ProvenanceMode.ENFORCE, OnStale.RECOMPUTE),
+        (ProvenanceMode.ENFORCE, OnStale.REFUSE),
+    ]
+    return [*(mode for mode in others if mode != asked), asked]
 
 
 def unsupported(scheduler: Any) -> list[str]:

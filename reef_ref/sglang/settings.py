@@ -47,6 +47,8 @@ class Settings:
     on_stale: OnStale = OnStale.RECOMPUTE
     idle: IdleCheck = IdleCheck.SGLANG
     events: Path | None = None
+    verify_all: bool = False
+    """Exercise the hooks of every mode at start, not only those of the mode in force; set by the doctor."""
 
     @property
     def active(self) -> bool:
@@ -69,6 +71,7 @@ class Settings:
             on_stale=_choice(environment, "REEF_REF_ON_STALE", OnStale.RECOMPUTE),
             idle=_choice(environment, "REEF_REF_IDLE", IdleCheck.SGLANG),
             events=Path(events).absolute() if events else None,
+            verify_all=environment.get("REEF_REF_VERIFY_ALL") == "1",
         )
 
 
