@@ -13,7 +13,7 @@ spoils every token it takes part in.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -51,11 +51,8 @@ class CpuMemorySaver:
     @contextmanager
     def region(self, tag: str, enable_cpu_backup: bool = False) -> Iterator[None]:
         """Record what is allocated inside the block under `tag`; with a backup its content survives a release."""
-        if self._disabled:
-            yield
-            return
         region = self._regions.setdefault(tag, {})
-        with _record_storages(region, enable_cpu_backup):
+        with _record_storages(region, enable_cpu_backup, lambda: not self._disabled):
             yield
         for key in [key for key, allocation in region.items() if allocation.expired()]:
             del region[key]
@@ -202,8 +199,8 @@ def poison(dtype: torch.dtype) -> float | int | bool:
     return True if dtype == torch.bool else torch.iinfo(dtype).max
 
 
-def _record_storages(region: dict[int, _Allocation], backup: bool) -> Any:
-    """A context in which every storage that an operator makes anew is entered in `region`."""
+def _record_storages(region: dict[int, _Allocation], backup: bool, recording: Callable[[], bool]) -> Any:
+    """A context in which every storage that an operator makes anew is entered in `region` while `recording` holds."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_iter
@@ -216,6 +213,8 @@ def _record_storages(region: dict[int, _Allocation], backup: bool) -> Any:
     class Recorder(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             made = func(*args, **(kwargs or {}))
+            if not recording():
+                return made
             given = {storage._cdata for storage, _ in storages((args, kwargs))}
             for storage, dtype in storages(made):
                 if storage._cdata not in given and storage.nbytes() and storage._cdata not in region:
