@@ -25,6 +25,7 @@ from pathlib import Path
 
 import psutil
 
+from reef_ref.engines.checkpoint import read_layout
 from reef_ref.engines.errors import EngineError, EngineStartFailed, EngineUnreachable
 from reef_ref.engines.http import connect
 from reef_ref.engines.interface import Limits
@@ -85,9 +86,11 @@ def free_port() -> int:
 async def serve(settings: ServerSettings) -> AsyncIterator[Server]:
     """Start a server, attach to it, and end it and every process of its session on the way out, whatever happened.
 
-    Raises `EngineStartFailed` with the last lines of the log if it exits or does not answer within `start_s` seconds;
-    a port taken by somebody else in between is tried again, at most three times in all.
+    Raises `CheckpointRejected` before anything is started, and `EngineStartFailed` with the last lines of the log if it
+    exits or does not answer within `start_s` seconds; a port taken by somebody else in between is tried again, at most
+    three times in all.
     """
+    await asyncio.to_thread(read_layout, settings.model_path)
     home = Path(tempfile.mkdtemp(prefix="reef-ref-engine-"))
     try:
         for attempt in range(1, PORT_TRIES + 1):
