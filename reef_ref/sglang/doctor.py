@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ PROMPT = tuple(20 + 7 * index % 400 for index in range(200))
 
 _MARK = "reef-ref-doctor:"
 _LAST_LINES = 5
+_ERROR = re.compile(r"^(\w+\.)*\w*(Error|Exception|Exit)\b")
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,9 @@ def _why(output: str, status: int) -> tuple[str, ...]:
     said = [line.partition("reef-ref: ")[2] for line in output.splitlines() if "reef-ref: " in line]
     if said:
         return tuple(dict.fromkeys(said))
-    last = [line for line in output.splitlines() if line.strip()][-_LAST_LINES:]
-    return (f"the engine did not start (exit status {status})", *last)
+    lines = [line for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.match(line)]
+    return (f"the engine did not start (exit status {status})", *(errors[-1:] or lines[-_LAST_LINES:]))
 
 
 def _end(child: subprocess.Popen[str]) -> None:

@@ -132,7 +132,10 @@ class Plugin:
     def _start(self, original: Any, scheduler: Any, *args: Any, **kwargs: Any) -> None:
         original(scheduler, *args, **kwargs)
         if not self.problems:
-            self._verify(scheduler)
+            try:
+                self._verify(scheduler)
+            except Exception as error:
+                self.problems.append(f"the hooks cannot be verified: {type(error).__name__}: {error}")
         if self.problems:
             self._provenance.detach()
             self._idle.enabled = False
