@@ -46,6 +46,9 @@ class HttpWire:
         """Make one call; connection refused fails at once."""
         method = "GET" if route in READS else "POST"
         where = f"{route.value} at {self._address}"
+        if self._client.is_closed:
+            message = f"{where}: this handle was shut down"
+            raise EngineUnreachable(message)
         try:
             async with asyncio.timeout(bound_s):
                 response = await self._client.request(

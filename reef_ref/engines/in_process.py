@@ -67,8 +67,7 @@ class InProcessWire:
             raise EngineStartFailed(message)
 
     def _serve(self) -> None:
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
+        asyncio.set_event_loop(asyncio.new_event_loop())
         try:
             import sglang
 
@@ -77,10 +76,12 @@ class InProcessWire:
             self._failure = error
             self._started.set()
             return
-        self._loop = self._engine.loop
-        assert self._loop is not None
-        self._loop.call_soon(self._started.set)
-        self._loop.run_forever()
+        loop: asyncio.AbstractEventLoop = self._engine.loop
+        manager = self._engine.tokenizer_manager
+        self._loop = loop
+        loop.call_soon(self._started.set)
+        loop.run_forever()
+        _wind_down(loop, manager)
 
     def _on_child_failure(self, _signal: int, _frame: FrameType | None) -> None:
         self._lost = "a process of the engine ended"
@@ -139,8 +140,24 @@ def _end_engine(engine: Any) -> None:
     if watchdog is not None:
         watchdog.stop()
     if engine.send_to_rpc is not None:
+        context = engine.send_to_rpc.context
         engine.send_to_rpc.close(linger=0)
+        context.destroy(linger=0)
     end_processes(engine.get_all_child_pids())
+
+
+def _wind_down(loop: asyncio.AbstractEventLoop, manager: Any) -> None:
+    """End the front end's tasks, then its sockets; a task that met a closed socket would end this process."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=5.0))
+    context = manager.recv_from_detokenizer.context
+    for socket in (manager.recv_from_detokenizer, manager.send_to_scheduler):
+        socket.close(linger=0)
+    context.destroy(linger=0)
+    loop.close()
 
 
 async def _answer(engine: Any, route: Route, body: dict[str, Any]) -> Answer:

@@ -6,6 +6,8 @@ import asyncio
 
 from reef_ref.engines.errors import FlushRefused
 from reef_ref.engines.interface import Limits, PauseMode, Request
+from reef_ref.engines.sglang_engine import SGLangEngine
+from reef_ref.engines.wire import Route
 from reef_ref.scenarios.configuration import FIRST, SECOND, EngineConfiguration
 from reef_ref.scenarios.prompts import pending_schema, prompt
 from reef_ref.scenarios.provenance import check_no_stale_hit
@@ -19,7 +21,9 @@ __all__ = ["GRAMMAR_PENDING", "GRAMMAR_PENDING_PLAIN"]
 FIELDS = 800
 REQUESTS = 4
 TOKENS = 48
-HEAD_START_S = 0.3
+ARRIVAL_BOUND_S = 60.0
+POLL_S = 0.02
+HEAD_START_S = 0.2
 PATIENCE_S = 4.0
 
 
@@ -35,12 +39,25 @@ def _requests() -> tuple[Request, ...]:
     )
 
 
+async def _compiling(stage: Stage, engine: SGLangEngine) -> None:
+    """Wait, bounded, until the scheduler has requests, none of which can be past its compilation.
+
+    Not paused, a flush is refused as soon as the scheduler holds one request in whatever queue; a compilation takes
+    far longer than the poll.
+    """
+    async with asyncio.timeout(ARRIVAL_BOUND_S):
+        while (answer := await engine.wire.call(Route.FLUSH, None, ARRIVAL_BOUND_S)).ok:
+            await asyncio.sleep(POLL_S)
+    await asyncio.sleep(HEAD_START_S)
+    stage.equal("status of a flush before the pause", answer.status, 400)
+
+
 async def grammar_pending(stage: Stage) -> None:
     """The flush succeeds at once, and the queued requests complete under the new load."""
     async with stage.engine(EngineConfiguration()) as subject:
         async with asyncio.TaskGroup() as group:
             waiting = [group.create_task(subject.engine.generate(request)) for request in _requests()]
-            await asyncio.sleep(HEAD_START_S)
+            await _compiling(stage, subject.engine)
             pending = sum(not task.done() for task in waiting)
             publication = await publish(subject.engine, stage.models.checkpoint(2), SECOND.load_id)
         stage.equal("requests pending at the pause", pending, REQUESTS)
@@ -63,7 +80,7 @@ async def grammar_pending_plain(stage: Stage) -> None:
         refusal: FlushRefused | None = None
         async with asyncio.TaskGroup() as group:
             waiting = [group.create_task(engine.generate(request)) for request in _requests()]
-            await asyncio.sleep(HEAD_START_S)
+            await _compiling(stage, engine)
             await engine.pause(PauseMode.RETRACT)
             try:
                 await engine.flush()

@@ -61,6 +61,7 @@ async def in_process(checkpoints: Models) -> AsyncIterator[SGLangEngine]:
         await engine.shut_down()
 
 
+@pytest.mark.usefixtures("sglang_imported")
 @pytest.mark.parametrize("kind", [over_http, in_process], ids=["http", "in process"])
 def test_a_life_of_an_engine(kind: object, checkpoints: Models) -> None:
     """Generate, publish with a memory release and a request in flight, change adapters, report, end."""

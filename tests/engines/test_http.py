@@ -378,3 +378,17 @@ def test_limits_must_be_positive() -> None:
     """A bound of zero would be no bound."""
     with pytest.raises(ValueError, match="flush_try_s must be positive"):
         Limits(flush_try_s=0)
+
+
+def test_a_handle_that_was_shut_down_says_so(tmp_path: Path) -> None:
+    """After shut_down, which may be called twice, calls fail at once and health is false."""
+
+    async def story() -> None:
+        engine = await engine_of(Script(checkpoint(tmp_path / "m")))
+        await engine.shut_down()
+        await engine.shut_down()
+        with pytest.raises(EngineUnreachable, match="was shut down"):
+            await engine.report()
+        assert not (await engine.health()).alive
+
+    asyncio.run(story())
