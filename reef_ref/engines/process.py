@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil
 
 from reef_ref.engines.checkpoint import read_layout
-from reef_ref.engines.errors import EngineError, EngineStartFailed, EngineUnreachable
+from reef_ref.engines.errors import EngineError, EngineLost, EngineStartFailed, EngineTimeout, EngineUnreachable
 from reef_ref.engines.http import connect
 from reef_ref.engines.interface import Limits
 from reef_ref.engines.processes import end_session, session_members
@@ -163,7 +163,7 @@ async def _wait_until_up(
         if _listens(child.pid, port):
             try:
                 engine = await connect(address, limits=settings.limits)
-            except EngineUnreachable as error:
+            except (EngineUnreachable, EngineTimeout, EngineLost) as error:
                 problem = str(error)
             except EngineError as error:
                 message = f"{error}; the last words of its log:\n{_tail(log)}"

@@ -87,7 +87,9 @@ async def _play(scenario: Scenario, models: Models, folder: Path, slots: Slots, 
         except Exception as failure:
             error = _described(failure)
         seconds = time.monotonic() - started
-    progress(f"{scenario.name}: {'played' if error is None else 'failed'} in {seconds:.1f} s")
+    wrong = sum(not check.holds for check in stage.checks)
+    verdict = "failed" if error is not None else f"{wrong} checks do not hold" if wrong else "as it must be so far"
+    progress(f"{scenario.name}: {verdict} ({len(stage.checks)} checks, {seconds:.1f} s)")
     return _Played(
         Outcome(scenario=scenario, checks=tuple(stage.checks), seconds=seconds, error=error), stage.comparisons
     )
