@@ -21,7 +21,7 @@ BASE_FLAGS = (
     "--sampling-backend", "pytorch",
     "--dtype", "float32",  # Tokens are compared exactly: in bfloat16, chunks of another size round near ties otherwise.
     "--max-total-tokens", "60000",
-    "--mem-fraction-static", "0.05",
+    "--mem-fraction-static", "0.5",  # A share of what is free at the start: other engines may start meanwhile.
     "--constrained-json-disable-any-whitespace",  # A random model would fill its budget with white space.
     "--skip-server-warmup",
 )  # fmt: skip

@@ -96,7 +96,7 @@ async def flush_after_last_token(stage: Stage) -> None:
 
 async def small_chunks(stage: Stage) -> None:
     """Retracted again and again with a prefill in small chunks, a request still gets the tokens of a fresh engine."""
-    barriers, tokens = 8, 1200
+    barriers, tokens = 6, 2400
     requests = long_requests(4, tokens, prompt_tokens=1000)
     configuration = EngineConfiguration(extra=("--chunked-prefill-size", "128"))
     async with stage.engine(configuration) as subject:
@@ -110,7 +110,7 @@ async def small_chunks(stage: Stage) -> None:
                 await engine.flush()
                 await engine.continue_generation()
                 done += 1
-                await asyncio.sleep(0.2)
+                await decoding(engine, tasks)
         generations = [task.result() for task in tasks]
         stage.at_least("barriers while decoding", done, 4)
         stage.at_least("fewest retractions of a request", min(g.retractions for g in generations), 4)

@@ -41,15 +41,15 @@ def schema_requests(count: int) -> tuple[Request, ...]:
     )
 
 
-async def decoding(engine: SGLangEngine) -> None:
-    """Wait until the engine has decoded for a while since this was called; bounded.
+async def decoding(engine: SGLangEngine, running: Sequence[asyncio.Task[Generation]] = ()) -> None:
+    """Wait until the engine has decoded for a while since this was called, or one of `running` is done; bounded.
 
     SGLang measures its throughput anew every 40 decoding steps: two new values mean that at least one whole interval
     has passed. Raises `TimeoutError`.
     """
     async with asyncio.timeout(DECODING_BOUND_S):
         seen = {await _throughput(engine)}
-        while len(seen) < 3:
+        while len(seen) < 3 and not any(task.done() for task in running):
             await asyncio.sleep(POLL_S)
             seen.add(await _throughput(engine))
 

@@ -27,7 +27,7 @@ ARGUMENTS = {
     "sampling_backend": "pytorch",
     "dtype": "float32",
     "max_total_tokens": 60000,
-    "mem_fraction_static": 0.05,
+    "mem_fraction_static": 0.5,
     "weight_version": "engine:1",
     "enable_memory_saver": True,
     "enable_lora": True,
