@@ -15,23 +15,23 @@ class CpuPlatform(SRTPlatform):  # type: ignore[misc]  # SGLang ships no type in
     device_name = "cpu"
     device_type = "cpu"
     capabilities = PlatformCapabilities()
-    _others: int | None = None
+    _in_use: int | None = None
 
     def get_device_total_memory(self, device_id: int = 0) -> int:
         """Memory of the machine in bytes."""
         return int(psutil.virtual_memory().total)
 
     def get_current_memory_usage(self, device: torch.device | None = None) -> float:
-        """Memory in use in bytes: this process's now, and everybody else's as it was when this was first asked.
+        """Memory in use on the machine in bytes, as it was when this process first asked.
 
         SGLang takes the difference of two answers for the size of the model it loaded, and refuses to start where that
-        is too much. Other engines that start meanwhile must not be taken for this one's weights.
+        is too much. On a processor the modules it imports meanwhile (a gigabyte) and other engines that start would both
+        be taken for weights, so whether a tiny model starts would depend on what else runs.
         """
-        own = psutil.Process().memory_info().rss
-        if self._others is None:
+        if self._in_use is None:
             memory = psutil.virtual_memory()
-            self._others = max(0, memory.total - memory.available - own)
-        return float(self._others + own)
+            self._in_use = memory.total - memory.available
+        return float(self._in_use)
 
     def get_available_memory(self, device_id: int = 0) -> tuple[int, int]:
         """Free and total memory of the machine in bytes."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import json
 import os
 import warnings
@@ -11,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from reef_ref.testing.tiny_model import write_adapter, write_checkpoint
@@ -19,13 +22,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that spin on a busy mac
 
 LONG_ENOUGH_S = 240.0
 """Bound for anything a test waits for, in seconds."""
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Warnings are errors, but SGLang's engine leaves its message sockets to the collector."""
-    config.addinivalue_line(
-        "filterwarnings", "ignore:Exception ignored in.*Context.__del__:pytest.PytestUnraisableExceptionWarning"
-    )
 
 
 @pytest.fixture(scope="session")
@@ -188,6 +184,7 @@ def start(models: dict[str, Path], sglang_imported: None) -> Callable[..., Any]:
         import sglang
 
         environment = environment | {"REEF_REF_EVENTS": str(events)}
+        others = _children()
         before = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)
         try:
@@ -212,6 +209,33 @@ def start(models: dict[str, Path], sglang_imported: None) -> Callable[..., Any]:
         try:
             yield Running(engine, models, events)
         finally:
-            engine.shutdown()
+            _end(engine, _children() - others)
 
     return started
+
+
+def _children() -> set[psutil.Process]:
+    """Everything this process has started, but for Python's own tracker of shared resources."""
+    found = set()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if not any("resource_tracker" in word for word in child.cmdline()):
+                found.add(child)
+    return found
+
+
+def _end(engine: Any, processes: set[psutil.Process]) -> None:
+    """End one engine. Its own `shutdown` would end every child of this process, other engines and the tracker too."""
+    engine.tokenizer_manager._subprocess_watchdog.stop()
+    atexit.unregister(engine.shutdown)
+    waiting = asyncio.all_tasks(engine.loop)
+    for task in waiting:
+        task.cancel()
+    engine.loop.run_until_complete(asyncio.wait(waiting, timeout=10) if waiting else asyncio.sleep(0))
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    _, left = psutil.wait_procs(processes, timeout=30)
+    assert not left, f"processes of the engine are still there: {left}"
+    # This one socket SGLang would leave to the collector, which warns of it.
+    engine.send_to_rpc.context.destroy(linger=0)
