@@ -25,8 +25,8 @@ class CpuPlatform(SRTPlatform):  # type: ignore[misc]  # SGLang ships no type in
         """Memory in use on the machine in bytes, as it was when this process first asked.
 
         SGLang takes the difference of two answers for the size of the model it loaded, and refuses to start where that
-        is too much. On a processor the modules it imports meanwhile (a gigabyte) and other engines that start would both
-        be taken for weights, so whether a tiny model starts would depend on what else runs.
+        is too much. On a processor the modules it imports meanwhile (a gigabyte) and other engines that start would
+        both be taken for weights, so whether a tiny model starts would depend on what else runs.
         """
         if self._in_use is None:
             memory = psutil.virtual_memory()
