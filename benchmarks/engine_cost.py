@@ -7,7 +7,7 @@ round, with the quartiles: a slow moment of the machine hits one round and not o
 Gain: an agent-like load (a long common system prompt, growing histories, four turns) on an engine without sharing, with
 sharing, and with sharing and a publication every few requests: time to the first token, and prompt tokens computed.
 
-    python benchmarks/engine_cost.py [--rounds N] [--format text|json] [--output FILE]
+    python benchmarks/engine_cost.py [--part cost|gain|all] [--rounds N] [--format text|json] [--output FILE]
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Annotated
 import httpx
 import typer
 
+from reef_ref.engines.errors import EngineError
 from reef_ref.engines.interface import Request
 from reef_ref.engines.process import Server, serve
 from reef_ref.scenarios.configuration import FIRST, SECOND, THIRD, EngineConfiguration
@@ -53,6 +54,12 @@ REQUEST_S = 120.0
 class Format(StrEnum):
     TEXT = "text"
     JSON = "json"
+
+
+class Part(StrEnum):
+    COST = "cost"
+    GAIN = "gain"
+    ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,7 @@ async def measure_cost(models: Models, rounds: int) -> list[Cost]:
         order = random.Random(0)
         costs: list[Cost] = []
         for load in LOADS:
+            typer.echo(f"{load.name}: {rounds} rounds on {len(MODES)} engines", err=True)
             seconds: dict[str, list[float]] = {mode: [] for mode in MODES}
             for number in range(-1, rounds):  # One round to warm up.
                 for mode in order.sample(MODES, len(MODES)):
@@ -169,6 +177,7 @@ async def measure_gain(models: Models, every: int) -> list[Gain]:
         ("sharing on", True, False),
         (f"sharing on, a publication every {every} requests", True, True),
     ):
+        typer.echo(f"agent-like load, {variant}", err=True)
         configuration = EngineConfiguration(
             sharing=sharing, provenance="report" if sharing else "off", idle=sharing, extra=IDLE
         )
@@ -279,15 +288,18 @@ def as_json(costs: Sequence[Cost], gains: Sequence[Gain], rounds: int) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-async def measure(rounds: int, every: int) -> tuple[list[Cost], list[Gain]]:
+async def measure(part: Part, rounds: int, every: int) -> tuple[list[Cost], list[Gain]]:
     with tempfile.TemporaryDirectory(prefix="reef-ref-engine-cost-") as folder:
         models = Models(Path(folder))
         for load in (FIRST, SECOND):
             models.checkpoint(load.checkpoint)
-        return await measure_cost(models, rounds), await measure_gain(models, every)
+        costs = await measure_cost(models, rounds) if part is not Part.GAIN else []
+        gains = await measure_gain(models, every) if part is not Part.COST else []
+        return costs, gains
 
 
 def main(
+    part: Annotated[Part, typer.Option(help="What to measure.")] = Part.ALL,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each load.")] = 15,
     every: Annotated[int, typer.Option(min=1, help="Requests between publications.")] = 6,
     output_format: Annotated[Format, typer.Option("--format", help="Format of the results.")] = Format.TEXT,
@@ -297,7 +309,11 @@ def main(
     if output is not None and not output.parent.is_dir():
         typer.echo(f"error: --output {output}: the folder {output.parent} does not exist", err=True)
         raise typer.Exit(2)
-    costs, gains = asyncio.run(measure(rounds, every))
+    try:
+        costs, gains = asyncio.run(measure(part, rounds, every))
+    except EngineError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
     document = as_json(costs, gains, rounds)
     if output is not None:
         write_atomically(output, document)
