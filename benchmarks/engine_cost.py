@@ -255,7 +255,9 @@ async def chunks(response: httpx.Response) -> AsyncIterator[dict[str, object]]:
 
 
 def as_text(costs: Sequence[Cost], gains: Sequence[Gain]) -> str:
-    lines = ["load           mode     requests/s  tokens/s  seconds of off (median, quartiles)  within 1 %"]
+    lines: list[str] = []
+    if costs:
+        lines.append("load           mode     requests/s  tokens/s  seconds of off (median, quartiles)  within 1 %")
     for cost in costs:
         low, high = cost.ratio_quartiles
         verdict = "" if cost.mode == "off" else "yes" if cost.within_goal else "no"
@@ -263,10 +265,10 @@ def as_text(costs: Sequence[Cost], gains: Sequence[Gain]) -> str:
             f"{cost.load:14} {cost.mode:8} {cost.requests_per_second:10.2f} {cost.tokens_per_second:9.0f}"
             f"  {cost.ratio_median:.3f} ({low:.3f} to {high:.3f}), {cost.rounds} rounds  {verdict}"
         )
-    lines += [
-        "",
-        "agent-like load                                  first token ms (median, p90)  prompt tokens computed",
-    ]
+    if gains:
+        lines.append(
+            "agent-like load                                  first token ms (median, p90)  prompt tokens computed"
+        )
     for gain in gains:
         share = gain.computed_tokens / gain.prompt_tokens
         lines.append(
