@@ -118,7 +118,7 @@ class Decision:
 class Refusal:
     """A refused configuration: the first rule that it breaks."""
 
-    rule: Rule
+    rule: StrEnum
     key: str
     reason: str
     change: str
@@ -128,6 +128,7 @@ class Refusal:
 class _Refused(Exception):  # noqa: N818 - internal, never seen
     def __init__(self, rule: Rule, key: str, reason: str, change: str) -> None:
         super().__init__(reason)
+        self.rule = rule
         self.refusal = Refusal(rule, key, reason, change)
 
 
@@ -144,6 +145,9 @@ def _spelled(value: object, *, option: bool = False) -> object:
     except NameTrouble as trouble:
         raise PydanticCustomError("option-names", "{reason}", {"key": trouble.key, "reason": str(trouble)}) from trouble
 
+
+Count = Annotated[int, Field(ge=-(10**9), le=10**9)]
+"""A number of things, or a port."""
 
 Options = Annotated[dict[str, Any], BeforeValidator(_options)]
 """SGLang's server arguments by their underscore names."""
@@ -166,8 +170,8 @@ class GroupConfig(_Part):
     """
 
     worker_type: WorkerType = "regular"
-    num_gpus: int = Field(gt=0)
-    gpus_per_engine: int = Field(gt=0)
+    num_gpus: Count = Field(gt=0)
+    gpus_per_engine: Count = Field(gt=0)
     options: Options = Field(default_factory=dict)
     options_reported_by: str | None = None
 
@@ -209,10 +213,10 @@ class SGLangConfig(_Part):
     models: Annotated[tuple[ModelConfig, ...], Field(strict=False)] = ()
     external_engines: Annotated[tuple[str, ...], Field(strict=False)] = ()
     offload: bool = False
-    num_gpus: int = 1
-    gpus_per_engine: int = 1
-    gpus_per_node: int = 8
-    shared_gpus: int = 0
+    num_gpus: Count = 1
+    gpus_per_engine: Count = 1
+    gpus_per_node: Count = 8
+    shared_gpus: Count = 0
     check_weights: bool = False
     health_enabled: bool = False
     health_interval: float = 30.0
@@ -220,7 +224,7 @@ class SGLangConfig(_Part):
     health_first_wait: float = 60.0
     request_timeout: float = 600.0
     startup_timeout: float = 14_400.0
-    engine_port_base: int = 30_000
+    engine_port_base: Count = 30_000
 
     _decision: Decision = PrivateAttr()
 
@@ -232,7 +236,7 @@ class SGLangConfig(_Part):
         except _Refused as refused:
             refusal = refused.refusal
             context: dict[str, Any] = {"key": refusal.key, "reason": refusal.reason, "change": refusal.change}
-            raise PydanticCustomError(_literal(refusal.rule), "{key}: {reason}", context) from refused
+            raise PydanticCustomError(_literal(refused.rule), "{key}: {reason}", context) from refused
         return self
 
     @property
@@ -507,6 +511,8 @@ def refusal_of(error: ValidationError) -> Refusal:
             return Refusal(Rule.OPTION_NAMES, _join(where, str(context["key"])), str(context["reason"]), "")
         case kind if kind in _DECIDING:
             return Refusal(Rule(kind), str(context["key"]), str(context["reason"]), str(context["change"]))
+        case "value_error" | "assertion_error":
+            raise error  # No rule raises these: a defect is not a refusal.
         case "extra_forbidden":
             return Refusal(Rule.SHAPE, where, "is no setting here", "")
         case "missing":
@@ -554,8 +560,10 @@ def _yaml(value: float | bool | None) -> str:
 
 
 __all__ = [
+    "FLAG",
     "PAUSE_MODES",
     "PORTS",
+    "Count",
     "Decision",
     "GroupConfig",
     "ModelConfig",

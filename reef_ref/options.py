@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
@@ -221,7 +222,7 @@ def spell_option(name: object) -> str:
     return spelled
 
 
-def one_spelling(given: Mapping[object, object], to: Callable[[object], str] = spell) -> dict[str, object]:
+def one_spelling(given: Mapping[Any, object], to: Callable[[object], str] = spell) -> dict[str, object]:
     """The same mapping with every key spelled by `to`.
 
     Raises:
