@@ -1,8 +1,8 @@
 """What a deployment's configuration says about engines, and whether they may share prefixes.
 
 `judge` puts a configuration through every rule, in order, and answers with a `Decision` or with the first `Refusal`.
-An `SGLangConfig` that exists has been accepted; its `decision` says which value of SGLang's `disable_radix_cache` each
-scope gets, which rule decided, and what would change it.
+An `SGLangConfig` that was validated has been accepted; its `decision` says which value of SGLang's
+`disable_radix_cache` each scope gets, which rule decided, and what would change it.
 
 The reason for all of it: a cached KV entry carries no load id, so one that outlives a publication is matched by
 requests that run under other weights. Prefixes may therefore be shared only where each publication retracts what runs
@@ -195,7 +195,7 @@ class ModelConfig(_Part):
 
 
 class SGLangConfig(_Part):
-    """A deployment's engines. It exists only where every rule accepts it.
+    """A deployment's engines, as every rule accepts them.
 
     GPU fields count GPUs; times are in seconds. `options` go to every engine, a group's own `options` over them.
     `external_engines` are addresses of engines that somebody else runs; they are launched and stopped by nobody here,
@@ -244,16 +244,24 @@ class SGLangConfig(_Part):
         """Who shares prefixes, and why."""
         return self._decision
 
-    def effective_options(self, group: GroupConfig | None = None) -> dict[str, Any]:
-        """What an engine is started with: all engines' options, a group's over them, and what was decided.
+    def effective_options(self, scope: str = "options") -> dict[str, Any]:
+        """What an engine of a scope is started with: all engines' options, the group's over them, and the decision.
 
         Args:
-            group: one of this configuration's groups, or None for an external engine.
+            scope: as a `ScopeDecision` names it; by default the options of all engines.
+
+        Raises:
+            KeyError: there is no such scope.
         """
-        merged = self.options | (group.options if group else {})
-        merged[FLAG] = merged.get(FLAG, self.decision.disable_radix_cache())
-        merged[STREAMING] = True
-        return merged
+        decided = {FLAG: self.decision.disable_radix_cache(scope), STREAMING: True}
+        group = next((group for key, _, group in self.groups() if f"{key}.options" == scope), None)
+        return self.options | (group.options if group else {}) | decided
+
+    def groups(self) -> Iterator[tuple[str, ModelConfig, GroupConfig]]:
+        """Every group in order, with its key and its model."""
+        for m, model in enumerate(self.models):
+            for g, group in enumerate(model.groups):
+                yield f"models[{m}].groups[{g}]", model, group
 
 
 _ASK = "ask_adapter_keys"
@@ -282,7 +290,7 @@ class _Judgement:
         self._check_flag(config.options | {FLAG: self._flag}, config.options, "options")
         self._check_numbers()
         owned = not config.external_engines
-        groups = list(self._groups())
+        groups = list(config.groups())
         if owned:
             reserved = sum(group.num_gpus for _, _, group in groups)
             if reserved != config.num_gpus:
@@ -305,11 +313,6 @@ class _Judgement:
                 self._check_settings(f"{key}.options", group.options)
         self._check_deployment()
         return Decision(config.pause_mode, tuple(scopes))
-
-    def _groups(self) -> Iterator[tuple[str, ModelConfig, GroupConfig]]:
-        for m, model in enumerate(self._config.models):
-            for g, group in enumerate(model.groups):
-                yield f"models[{m}].groups[{g}]", model, group
 
     # Who shares
 

@@ -44,7 +44,7 @@ class Reported:
         return {"options": dict(self.settings), "options_reported_by": self.engine}
 
 
-def compare(config: SGLangConfig, reported: Reported, group: GroupConfig | None = None) -> Refusal | None:
+def compare(config: SGLangConfig, reported: Reported, scope: str = "options") -> Refusal | None:
     """The first thing that keeps an external engine from serving under a configuration, or None.
 
     Compared are `disable_radix_cache`, `enable_memory_saver`, `incremental_streaming_output`, and whether there are
@@ -53,8 +53,12 @@ def compare(config: SGLangConfig, reported: Reported, group: GroupConfig | None 
     Args:
         config: ours, accepted.
         reported: theirs, as the engine's own server answered.
-        group: the engine's group in `config`, if one is described.
+        scope: the engine's scope in `config`: its group's options, if a group is described.
+
+    Raises:
+        KeyError: there is no such scope.
     """
+    group = next((group for key, _, group in config.groups() if f"{key}.options" == scope), None)
     source = config.options_reported_by or (group.options_reported_by if group else None)
     if source is not None:
         return Refusal(
@@ -63,7 +67,7 @@ def compare(config: SGLangConfig, reported: Reported, group: GroupConfig | None 
             f"is {source}: options taken from an engine's report agree with it whatever it says",
             "state the options here",
         )
-    ours = config.effective_options(group)
+    ours = config.effective_options(scope)
     expected = {
         MEMORY_SAVER: ours.get(MEMORY_SAVER, config.offload),
         FLAG: ours[FLAG],

@@ -11,7 +11,6 @@ as this process.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -29,31 +28,6 @@ class Keys(Protocol):
     def first_page(self, prompt: Sequence[int], adapter: str | None) -> Hashable:
         """The key of a page as long as the prompt, for a request under an adapter (`None`: the base model)."""
         ...
-
-
-class SGLangKeys:
-    """Keys of the installed SGLang: its scheduler's request, its radix key, its child key."""
-
-    def first_page(self, prompt: Sequence[int], adapter: str | None) -> Hashable:
-        """Build the request and derive the key as the scheduler does.
-
-        As in SGLang 0.5.23, `mem_cache/common.py` and `mem_cache/radix_cache.py`: the request's own `extra_key` and
-        `cache_salt` name the subtree, the first page of its tokens the child.
-        """
-        from sglang.srt.managers.schedule_batch import Req
-        from sglang.srt.mem_cache.radix_cache import RadixKey
-        from sglang.srt.sampling.sampling_params import SamplingParams
-
-        request = Req(
-            rid=f"reef-ref-key-of-{adapter}",
-            origin_input_text="",
-            origin_input_ids=array("q", prompt),
-            sampling_params=SamplingParams(max_new_tokens=1),
-            lora_id=adapter,
-        )
-        key = RadixKey(token_ids=request.origin_input_ids, extra_key=request.extra_key, cache_salt=request.cache_salt)
-        child: Hashable = key.child_key(page_size=len(prompt))
-        return child
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +50,8 @@ def ask_adapter_keys(keys: Keys | None = None, *, page: int = PAGE) -> AdapterKe
 
     Anything but a clean yes is a no; only the user's interrupt gets through.
     """
-    source = SGLangKeys() if keys is None else keys
     try:
+        source = _sglang_keys() if keys is None else keys
         for length in (1, page):
             prompt = tuple(range(1, length + 1))
             problem = _problem(*(source.first_page(prompt, adapter) for adapter in (_A, _A, _B, None)))
@@ -88,6 +62,12 @@ def ask_adapter_keys(keys: Keys | None = None, *, page: int = PAGE) -> AdapterKe
     except BaseException as error:  # Also what an extension module raises beside Exception.
         return AdapterKeys(False, _failure(error))
     return AdapterKeys(True, f"adapters a, a, b and none were told apart, by one token and by {page}")
+
+
+def _sglang_keys() -> Keys:
+    from reef_ref.sglang.adapter_keys import SGLangKeys
+
+    return SGLangKeys()
 
 
 def _problem(first: Hashable, second: Hashable, other: Hashable, base: Hashable) -> str | None:
@@ -127,7 +107,6 @@ __all__ = [
     "AdapterKeys",
     "AskAdapterKeys",
     "Keys",
-    "SGLangKeys",
     "adapter_scoped_prefix_cache_supported",
     "ask_adapter_keys",
     "installed_adapter_keys",

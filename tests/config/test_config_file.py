@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -33,7 +32,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-UNHURRIED = settings(deadline=None)
+UNHURRIED = settings(deadline=None, derandomize=True)
 """The first example pays for imports, and the machine may be busy."""
 
 
@@ -129,15 +128,14 @@ def test_whoever_shares_retracts_whatever_the_file(
         assert answer.rule
         assert answer.reason
         return
-    for model in answer.models:
-        for group in model.groups:
-            effective = answer.effective_options(group)
-            if effective["disable_radix_cache"] is False:
-                assert mode == "retract"
-                assert not effective.get("enable_lora")
-                assert group.worker_type not in ("prefill", "decode")
-            stated = group.options.get("disable_radix_cache", options.get("disable_radix_cache"))
-            assert stated in (None, effective["disable_radix_cache"])
+    for key, _, group in answer.groups():
+        effective = answer.effective_options(f"{key}.options")
+        if effective["disable_radix_cache"] is False:
+            assert mode == "retract"
+            assert not effective.get("enable_lora")
+            assert group.worker_type not in ("prefill", "decode")
+        stated = group.options.get("disable_radix_cache", options.get("disable_radix_cache"))
+        assert stated in (None, effective["disable_radix_cache"])
 
 
 @UNHURRIED
@@ -175,14 +173,6 @@ def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture
             read_yaml(path)
         assert main(["config", "check", str(path)]) == 2
         assert why in capsys.readouterr().err
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_without_permission(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file.write_text("{}")
-    file.chmod(0)
-    assert main(["config", "check", str(file)]) == 2
-    assert "Permission denied" in capsys.readouterr().err
 
 
 def test_json_of_a_refusal_keeps_the_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

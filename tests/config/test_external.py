@@ -55,7 +55,7 @@ def test_options_taken_from_a_report_are_not_compared_with_it() -> None:
         assert found.rule is Comparison.OWN_STATEMENT
     group = {"num_gpus": 1, "gpus_per_engine": 1} | reported.as_options()
     config = ours(models=[{"groups": [group]}])
-    found = compare(config, reported, config.models[0].groups[0])
+    found = compare(config, reported, "models[0].groups[0].options")
     assert found is not None
     assert found.rule is Comparison.OWN_STATEMENT
 

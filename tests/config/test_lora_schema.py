@@ -143,7 +143,7 @@ def test_without_sglang_the_answer_is_no(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_installed_one_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made(right)
-    monkeypatch.setattr(lora_schema, "SGLangKeys", lambda: made)
+    monkeypatch.setattr(lora_schema, "_sglang_keys", lambda: made)
     lora_schema.installed_adapter_keys.cache_clear()
     try:
         assert lora_schema.adapter_scoped_prefix_cache_supported()

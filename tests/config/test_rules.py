@@ -210,15 +210,21 @@ def test_what_would_change_a_decision_changes_it() -> None:
 def test_the_effective_options_of_each_group() -> None:
     settings: Any = engines({"enable_lora": True, "page_size": 16}, {"page_size": 64})
     config = accepted(settings, ask=yes)
-    [group] = config.models[0].groups
-    assert config.effective_options(group) == {
+    assert config.effective_options("models[0].groups[0].options") == {
         "enable_lora": True,
         "page_size": 64,
         "disable_radix_cache": False,
         "incremental_streaming_output": True,
     }
+    assert config.effective_options()["page_size"] == 16
     with pytest.raises(KeyError):
-        config.decision.disable_radix_cache("models[9]")
+        config.effective_options("models[9].groups[0].options")
+
+
+def test_options_changed_afterwards_do_not_change_the_decision() -> None:
+    config = accepted(engines(pause_mode="in_place"))
+    config.options["disable_radix_cache"] = False
+    assert config.effective_options()["disable_radix_cache"] is True
 
 
 def test_a_refused_configuration_does_not_exist() -> None:
