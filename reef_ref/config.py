@@ -9,6 +9,17 @@ requests that run under other weights. Prefixes may therefore be shared only whe
 and empties the cache before the weights change, and, under LoRA, where the key of an entry names its adapter.
 
 An explicit `disable_radix_cache: true` always wins. An explicit `false` that is not safe is refused, never corrected.
+
+Upstream's rules come first, in upstream's order. What this project refuses besides, or sooner:
+
+* two spellings of one name, abbreviations, and hyphens in a group's options, which upstream would not judge;
+* under external engines the rules on groups, where upstream stops before them; only their GPUs are not counted;
+* `disaggregation_mode` among the options, where it makes another worker than `worker_type` says;
+* the settings of `reef_ref.options.UNSAFE_SETTINGS`, in groups that a publication reaches;
+* memory offload with in-place pauses, and a second model whose weights are updated;
+* times without an end.
+
+LoRA counts as on where `lora_paths` turn it on, as they do in SGLang.
 """
 
 from __future__ import annotations
