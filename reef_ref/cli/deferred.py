@@ -13,6 +13,7 @@ from typer.main import get_command
 from reef_ref.cli.trouble import Trouble
 
 GROUPS = {
+    "config": ("reef_ref.cli.config", "Judge configurations of engines."),
     "scenario": ("reef_ref.scenarios.cli", "Run scenarios on real SGLang engines."),
     "doctor": ("reef_ref.sglang.doctor", "Look at the SGLang that is installed."),
 }
