@@ -82,8 +82,15 @@ def run(
     if process.returncode not in codes:
         last = (errors.strip() or output.strip() or "no message").splitlines()[-1]
         raise Failed(f"{words[0]}: ended with {process.returncode}: {last}")
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Finished(output, errors, seconds, usage.ru_maxrss * 1024 if usage.ru_maxrss > own else None)
+    return Finished(output, errors, seconds, usage.ru_maxrss * 1024 if usage.ru_maxrss > _own_peak() else None)
+
+
+def _own_peak() -> int:
+    """The most memory of this program, in KiB; `getrusage` may say that of the one that started it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _text(file: object) -> str:
