@@ -74,7 +74,7 @@ endif
 ifneq ($(ENGINE_TESTS),)
 test: test-engine
 test-engine: .venv-engine/.made ## the tests on real SGLang engines
-	$(ENGINE)/python -m pytest -o addopts="-q --strict-markers --strict-config" tests/engine
+	$(ENGINE)/python -m pytest -o addopts="-q --strict-markers --strict-config" tests/engine tests/config/test_installed_sglang.py
 endif
 
 ifneq ($(SCENARIOS),)

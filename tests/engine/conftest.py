@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import json
 import os
+import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,27 @@ from reef_ref.testing.tiny_model import write_adapter, write_checkpoint
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that spin on a busy machine slow an engine down twentyfold
 
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Remember how it went, for `pytest_unconfigure`."""
+    session.config.stash[_STATUS] = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End at once when everything is said and every engine has been ended.
+
+    SGLang and its kernel libraries leave native threads in this process that can crash the interpreter while it takes
+    itself apart, after the last test and its result.
+    """
+    if (status := config.stash.get(_STATUS, None)) is not None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+_STATUS = pytest.StashKey[int]()
 LONG_ENOUGH_S = 240.0
 """Bound for anything a test waits for, in seconds."""
 
@@ -195,7 +217,7 @@ def start(models: dict[str, Path], sglang_imported: None) -> Callable[..., Any]:
                 sampling_backend="pytorch",
                 dtype="bfloat16",
                 max_total_tokens=40000,
-                mem_fraction_static=0.05,
+                mem_fraction_static=0.5,
                 weight_version="engine:1",
                 log_level="error",
                 **arguments,
