@@ -368,7 +368,7 @@ def _described(space: Space) -> object:
         space.scope.faults,
         tuple(protocol.fields.values()),
         protocol.initial,
-        tuple((a.params, a.guard, a.writes) for a in protocol.actions.values()),
+        tuple((a.kind, a.params, a.guard, a.writes) for a in protocol.actions.values()),
     )
 
 

@@ -127,6 +127,26 @@ def test_a_state_with_nothing_but_faults_left_is_dead() -> None:
     assert result.counterexample.steps == 3
 
 
+def test_kept_code_is_not_taken_for_that_of_a_protocol_with_other_faults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two protocols that differ only in what is a fault have other dead ends, and so other code."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    scope = Scope("small", {"Room": 3}, "trial")
+    assert explore(walk(), scope).verdict is Verdict.VIOLATED
+    calm = walk()
+    calm.change_action("lock", kind="action")
+
+    @calm.action(by="walker")
+    def knock(s: Walk) -> Step:
+        """Somebody opens."""
+        return when(s.locked).then(locked=False)
+
+    assert explore(calm, scope).verdict is Verdict.HOLDS
+    calm.change_action("knock", kind="fault")
+    assert explore(calm, scope).verdict is Verdict.VIOLATED
+
+
 def test_what_the_bound_cuts_is_no_dead_end() -> None:
     protocol = walk()
     protocol.remove_action("lock")
