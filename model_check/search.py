@@ -43,7 +43,7 @@ class Found:
 
 
 def available_memory() -> int:
-    """Bytes that could be used without swapping: free ones, and those that only cache files, which Linux counts apart."""
+    """Bytes that could be used without swapping: free ones, and on Linux also those that only cache files."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
