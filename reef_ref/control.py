@@ -178,6 +178,11 @@ class Control:
         return self._latched
 
     @property
+    def verified(self) -> LoadId | None:
+        """The load that engines were verified to hold, with nothing done to any since."""
+        return self._verified
+
+    @property
     def empty(self) -> tuple[int, ...]:
         """The slots without an engine."""
         return self._slots.empty

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self, TypeVar
 
 from reef_ref import events
@@ -19,7 +18,7 @@ from reef_ref.load_id import LoadId, new_incarnation
 from reef_ref.markers import Load, Record, RecordFile, Status
 from reef_ref.publication import Identity, Phase, Publication, Refused
 from reef_ref.recovery import Recovery, TrainerEvidence
-from reef_ref.training import Disposition, Job, Trainer, Training
+from reef_ref.training import Disposition, Job, Trained, Trainer, Training
 
 __all__ = ["Coordinator", "CoordinatorHealth", "gate_may_open"]
 
@@ -52,7 +51,7 @@ def gate_may_open(record: Record | None, *, colocated: bool) -> bool:
 
 
 class Coordinator:
-    """Trains, publishes and recovers over the engines in `slots`.
+    """Trains, publishes and recovers over the engines in `slots`. `initial` is what they serve before the first job.
 
     At most one operation runs at a time; the others wait, so a caller that cannot wait passes a time-out of its own.
     Cancelling an operation leaves what a crash at that point leaves, or more: engines retired and the record saying so.
@@ -65,7 +64,7 @@ class Coordinator:
         settings: ControlSettings,
         marker: RecordFile,
         trainer: Trainer,
-        initial_checkpoint: Path,
+        initial: Trained,
         launcher: Launcher | None = None,
         monitor: HealthMonitor | None = None,
         incarnation: str | None = None,
@@ -82,7 +81,7 @@ class Coordinator:
         self._control = Control(slots, settings, launcher=launcher, monitor=monitor, tell=self._tell)
         self._journal = Journal(marker, tell=self._tell, bound_s=settings.bounds.write_s)
         start = LoadId(incarnation, 0)
-        initial = Load(load_id=start.next(), checkpoint=str(initial_checkpoint))
+        initial = Load(load_id=start.next(), checkpoint=str(initial.checkpoint), checksum=initial.checksum)
         self._publication = Publication(self._control, self._journal, Identity(start, initial), tell=self._tell)
         self._recovery = Recovery(self._publication, self._journal, tell=self._tell)
         self._training = Training(
@@ -96,9 +95,14 @@ class Coordinator:
         """
         self._tell(events.Restart, self._slots.live)
         async with self._lock:
-            if evidence is not None:
-                await self._recovery.restore_previous_record(evidence)
-            await self._recovery.recover()
+            try:
+                if evidence is not None:
+                    await self._recovery.restore_previous_record(evidence)
+                await self._recovery.recover()
+            except BaseException:
+                if self._publication.phase is Phase.RECOVERING:
+                    self._publication.phase = Phase.STOPPED  # The record could not be read: nothing can be decided.
+                raise
         return self
 
     async def train(self, job: Job) -> Disposition | str:
@@ -128,8 +132,8 @@ class Coordinator:
 
     async def _operate(self, operation: Callable[[], Awaitable[T]]) -> T:
         async with self._lock:
-            if self._publication.phase is Phase.STOPPED:
-                message = "the coordinator was stopped"
+            if self._publication.phase in {Phase.RECOVERING, Phase.STOPPED}:
+                message = f"the coordinator does not work: {self._publication.phase}"
                 raise Refused(message)
             return await operation()
 
@@ -140,8 +144,8 @@ class Coordinator:
 
     @property
     def served(self) -> Load:
-        """The load that engines serve or wait with."""
-        return self._publication.identity.served
+        """The load that engines serve or wait with, or served before the job under way."""
+        return self._publication.established(self._journal.record) or self._publication.identity.served
 
     @property
     def latched(self) -> bool:

@@ -139,9 +139,17 @@ class Publication:
     async def acknowledge(self, job: str) -> None:
         """The service's head names this job's load: record that, let engines generate, record COMPLETE.
 
-        A failure leaves HEAD_COMMITTED, and a second call only continues and records.
+        A failure leaves HEAD_COMMITTED, and a second call only continues and records. `Refused` if engines were touched
+        since they were verified: then `republish` comes first.
         """
         record = await self._require(job)
+        if (
+            record.status is not Status.COMPLETE
+            and record.status.published
+            and self._control.verified != record.load_id
+        ):
+            message = f"job {job} is {record.status}, but its engines are not as they were verified; republish first"
+            raise Refused(message)
         match record.status:
             case Status.COMPLETE:
                 return
