@@ -143,6 +143,11 @@ class Coordinator:
         return self._journal.record
 
     @property
+    def knows_record(self) -> bool:
+        """Whether `record` is what the disk holds; false after a failed write, until the next operation reads it."""
+        return self._journal.known
+
+    @property
     def served(self) -> Load:
         """The load that engines serve or wait with, or served before the job under way."""
         return self._publication.established(self._journal.record) or self._publication.identity.served

@@ -92,6 +92,9 @@ class Journal:
         try:
             async with asyncio.timeout(self._bound_s):
                 await self._file.replace(data)
+        except asyncio.CancelledError:
+            self._tell(events.WriteFails, str(record.status), "unknown", "cancelled")
+            raise
         except (OSError, TimeoutError, MarkerError) as error:
             reason = str(error) or type(error).__name__
             found = await self._found()

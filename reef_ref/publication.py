@@ -12,6 +12,7 @@ Source: reef-semantics sections 1.2 to 1.5 and 1.7.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -314,6 +315,9 @@ class Publication:
             yield
         except CallsFailed as error:
             tell_failure(self._tell, kind, error)
+            raise
+        except asyncio.CancelledError:
+            self._tell(kind, "any", (), (), "cancelled")
             raise
 
     @contextlib.asynccontextmanager

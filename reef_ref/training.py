@@ -166,7 +166,7 @@ class Training:
         try:
             async with asyncio.timeout(self._bound_s):
                 trained = await self._trainer.train(job)
-        except Exception as error:
+        except BaseException as error:
             self._tell(events.TrainFails, job.job, str(error) or type(error).__name__)
             raise
         self._tell(events.Train, job.job)

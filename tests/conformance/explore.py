@@ -31,6 +31,7 @@ CALLS = (
     Fault.ENGINE_DIES_AFTER,
     Fault.CRASH_BEFORE,
     Fault.CRASH_AFTER,
+    Fault.CANCELLED,
 )
 DISK = tuple(fault for fault in CALLS if fault not in {Fault.ENGINE_DIES_BEFORE, Fault.ENGINE_DIES_AFTER})
 

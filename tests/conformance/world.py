@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -188,7 +188,14 @@ class World:
             return EngineStartFailed(f"engine {slot} ended while it started")
 
         error = EngineStartFailed(f"engine {slot} did not start")
-        return await self.plan.carry_out(fault, boot, before=error, after=error, die=die)
+        before = len(self.made)
+        try:
+            return await self.plan.carry_out(fault, boot, before=error, after=error, die=die)
+        except BaseException:
+            # A start that fails, or is given up, leaves no engine behind; a deployment sees to that.
+            for engine in [made for made in self.made[before:] if made.slot == slot]:
+                engine._end("its start failed")
+            raise
 
     async def prepare(self, job: Job) -> str | None:
         """The trainer, asked."""
@@ -252,12 +259,16 @@ class World:
             return None
         return TrainerEvidence(iteration=record.previous.rollout, job_left_files=record.job in self.trained)
 
-    async def _attempt(self, operation: Awaitable[object]) -> str | None:
+    async def _attempt(self, operation: Coroutine[object, object, object]) -> str | None:
         """Do one thing; the error's text if it failed. A death ends the life, and is told by the deployment."""
+        task = asyncio.ensure_future(operation)
+        self.plan.cancel = task.cancel
         try:
-            await operation
+            await task
         except Broken:
             raise
+        except asyncio.CancelledError:
+            return "cancelled"
         except (CoordinatorDied, BaseExceptionGroup):
             if not self.plan.dead:
                 raise
@@ -273,7 +284,7 @@ class World:
 
     # The service.
 
-    async def call(self, operation: Callable[[Coordinator], Awaitable[object]]) -> str | None:
+    async def call(self, operation: Callable[[Coordinator], Coroutine[object, object, object]]) -> str | None:
         """Make one call to the coordinator; the error's text if it failed."""
         assert self.coordinator is not None
         return await self._attempt(operation(self.coordinator))
@@ -296,6 +307,8 @@ class World:
             if coordinator is None:
                 await self.restart(tear_down=not self.layout.survive)
                 continue
+            assert self.monitor is not None
+            await self.monitor.look()
             health = coordinator.health()
             if self.ambiguous():
                 return "RUNNING"
@@ -304,7 +317,7 @@ class World:
                 continue
             job = health.job
             match health.status:
-                case None | Status.COMPLETE | Status.REJECTED if not health.ok:
+                case None | Status.COMPLETE | Status.REJECTED if not health.ok or health.empty_slots:
                     await self.call(lambda c: c.republish(c.served.load_id))
                 case None | Status.COMPLETE | Status.REJECTED:
                     if wish is None or job == wish.job:

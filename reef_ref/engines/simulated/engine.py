@@ -94,6 +94,11 @@ class SimulatedEngine:
         return f"simulated://{self._slot}"
 
     @property
+    def slot(self) -> int:
+        """The number of its slot."""
+        return self._slot
+
+    @property
     def alive(self) -> bool:
         """Whether the engine answers at all."""
         return self._dead is None

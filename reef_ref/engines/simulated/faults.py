@@ -29,6 +29,7 @@ class Fault(StrEnum):
     ENGINE_DIES_AFTER = "the engine dies after"
     CRASH_BEFORE = "the coordinator dies before"
     CRASH_AFTER = "the coordinator dies after"
+    CANCELLED = "the operation is cancelled"
     ONLY_LABELS = "the label changes and the bytes do not"
 
 
@@ -54,18 +55,27 @@ class Plan:
         self._faults = dict(faults or {})
         self.reached: list[Point] = []
         self.dead = False
-        self.counting = True
-        """Off while the harness itself asks, so that its questions move no number."""
+        self.cancel: Callable[[], object] | None = None
+        """Cancels the operation that is under way."""
 
     def at(self, point: Point) -> Fault | None:
         """Count a point and say what happens there. Raises `CoordinatorDied` for whatever a dead one still tries."""
         if self.dead:
             raise CoordinatorDied
-        if not self.counting:
-            return None
         number = len(self.reached)
         self.reached.append(point)
-        return self._faults.get(number)
+        fault = self._faults.get(number)
+        if fault is Fault.CANCELLED and self.cancel is not None:
+            self.cancel()
+        return fault
+
+    def arm(self, distance: int, fault: Fault) -> None:
+        """Let a fault happen `distance` points from now; 0 is the next one."""
+        self._faults[len(self.reached) + distance] = fault
+
+    def disarm(self) -> None:
+        """Let no further fault happen."""
+        self._faults.clear()
 
     def crash(self) -> NoReturn:
         """The coordinator dies here. Raises `CoordinatorDied`."""
