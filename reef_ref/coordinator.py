@@ -81,8 +81,8 @@ class Coordinator:
         self._control = Control(slots, settings, launcher=launcher, monitor=monitor, tell=self._tell)
         self._journal = Journal(marker, tell=self._tell, bound_s=settings.bounds.write_s)
         start = LoadId(incarnation, 0)
-        initial = Load(load_id=start.next(), checkpoint=str(initial.checkpoint), checksum=initial.checksum)
-        self._publication = Publication(self._control, self._journal, Identity(start, initial), tell=self._tell)
+        boot = Load(load_id=start.next(), checkpoint=str(initial.checkpoint), checksum=initial.checksum)
+        self._publication = Publication(self._control, self._journal, Identity(start, boot), tell=self._tell)
         self._recovery = Recovery(self._publication, self._journal, tell=self._tell)
         self._training = Training(
             trainer, self._control, self._journal, self._publication, tell=self._tell, bound_s=train_s

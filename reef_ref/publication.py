@@ -118,20 +118,21 @@ class Publication:
         """From UPDATING_WEIGHTS and a passed barrier: record the target, send, verify, record READY_TO_COMMIT."""
         record = self._journal.record
         assert record is not None
+        job = record.job
         if record.target is None:
             # Before the first byte: an id that a crash could forget might name other bytes in the next life.
             target = self._identity.current.next()
             record = await self._journal.write(
                 record.becoming(record.status, target=target),
-                lambda: self._tell(events.RecordTarget, record.job, str(target)),
+                lambda: self._tell(events.RecordTarget, job, str(target)),
             )
         assert record.checkpoint is not None
         assert record.target is not None
         load = Load(load_id=record.target, checkpoint=record.checkpoint, checksum=record.checksum)
         load = await self.transfer(load)
-        record = await self._journal.write(
+        await self._journal.write(
             record.becoming(Status.READY_TO_COMMIT, load_id=load.load_id, checksum=load.checksum),
-            lambda: self._tell(events.RecordReady, record.job, str(load.load_id)),
+            lambda: self._tell(events.RecordReady, job, str(load.load_id)),
         )
         self._identity.adopt(load)
         self.phase = Phase.AWAITING_COMMIT
