@@ -348,11 +348,9 @@ class Retract(OfRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class Migrate(Event):
-    """A request left one engine's queue for another's."""
+class Migrate(OfRequest):
+    """The request left this engine's queue for that of `destination`."""
 
-    request: str
-    source: int
     destination: int
 
 

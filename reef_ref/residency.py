@@ -193,7 +193,7 @@ class Residency:
 async def _unload(engine: Engine, name: str) -> None:
     """Unload, and take it well that an engine does not hold the name: that is what was wanted.
 
-    Engines say so only in words; one that says it otherwise makes the name count as leaked, which errs on the safe side.
+    Engines say so only in words. One that says it otherwise makes the name count as leaked: that errs on the safe side.
     """
     try:
         await engine.unload_adapter(name)
