@@ -31,6 +31,7 @@ from reef_ref.engines.simulated import (
     read_checkpoint,
     write_checkpoint,
 )
+from reef_ref.engines.simulated.model import Kv, forward
 from reef_ref.engines.simulated.scheduler import SchedulerSettings
 from reef_ref.health import HealthMonitor, MonitorSettings, Slots
 from reef_ref.load_id import LoadId
@@ -102,6 +103,14 @@ class WatchedEngine(SimulatedEngine):
     async def continue_generation(self) -> Continued:
         self.world.before_continue(self)
         return await super().continue_generation()
+
+
+def warmed_up() -> list[Kv]:
+    """The KV of the prompt under the weights that engines boot with."""
+    entries: list[Kv] = []
+    for token in PROMPT:
+        entries.append(forward(entries[-1] if entries else None, token, Weights(BOOT_SEED, "boot")))
+    return entries
 
 
 @dataclass(frozen=True)
@@ -181,6 +190,8 @@ class World:
                 tell=events.Teller(name, self._listen, clock=self._now),
             )
             engine.world = self
+            # SGLang warms up with a request of its own, whose prefix is cached before anybody has loaded anything.
+            engine.scheduler.tree.insert(None, warmed_up())
             self.made.append(engine)
             return engine
 
