@@ -197,9 +197,9 @@ class Control:
         self._latched = True
         self._verified = None
         bounds, mode = self._settings.bounds, self._settings.pause_mode
-        if self._monitor is not None:
-            async with asyncio.timeout(bounds.exclude_monitor_s):
-                await self._monitor.exclude()
+        if not await self._exclude_monitor():
+            reason = f"the health monitor is still retiring an engine after {bounds.exclude_monitor_s:g} s"
+            raise CallsFailed("pause", [], reason)
         await self._all(
             "pause", bounds.pause_s, lambda e: e.pause(mode), lambda n, _: self._tell(events.Pause, n, mode)
         )

@@ -280,7 +280,11 @@ class World:
             raise
         except asyncio.CancelledError:
             return "cancelled"
-        except (CoordinatorDied, BaseExceptionGroup):
+        except CoordinatorDied:
+            assert self.plan.dead
+        except BaseExceptionGroup as group:
+            if (broken := group.subgroup(Broken)) is not None:
+                raise _first(broken) from None
             if not self.plan.dead:
                 raise
         except Exception as error:
@@ -299,6 +303,18 @@ class World:
         """Make one call to the coordinator; the error's text if it failed."""
         assert self.coordinator is not None
         return await self._attempt(operation(self.coordinator))
+
+    async def publish(self, job: str) -> str | None:
+        """Publish, or retry; and hold a failure to P3: engines are retired or fenced, and the disk says so."""
+        before = len(self.lines)
+        error = await self.call(lambda c: c.publish(job))
+        if error is not None and self.coordinator is not None and not error.startswith("Refused"):
+            if not self.coordinator.latched:
+                raise Broken(f"P3: engines are not fenced after {error}")
+            disk_failed = any(isinstance(line.event, events.WriteFails) for line in self.lines[before:])
+            if self.record_status() == "CHECKPOINT" and not disk_failed:
+                raise Broken(f"P3: the disk says CHECKPOINT after {error}")
+        return error
 
     async def commit(self, job: str) -> str | None:
         """Move the head to the published load, then acknowledge."""
@@ -338,7 +354,7 @@ class World:
                     await self.call(lambda c: c.reject(wish.job))
                 case Status.CHECKPOINT | Status.UPDATING_WEIGHTS:
                     assert job is not None
-                    await self.call(lambda c: c.publish(job))  # noqa: B023
+                    await self.publish(job)
                 case Status.READY_TO_COMMIT | Status.HEAD_COMMITTED if not health.ok:
                     await self.call(lambda c: c.republish(LoadId.parse(health.load_id)))  # noqa: B023
                 case Status.READY_TO_COMMIT | Status.HEAD_COMMITTED:
@@ -495,6 +511,7 @@ class World:
 
     def check_settled(self) -> None:
         """P7, L4: after settling, engines serve the record's load, and there is at least one."""
+        self.check_history()
         record = self.record()
         expected = None if record is None else record.served_after_settling
         engines = list(self.in_slots())
@@ -508,6 +525,11 @@ class World:
                 raise Broken(f"P7: settled on {expected.load_id}, {engine.address} holds {weights}")
         if record is not None and record.status is Status.COMPLETE and str(record.load_id) != self.head:
             raise Broken(f"P5: {record.load_id} is complete, the head names {self.head}")
+
+
+def _first(group: BaseExceptionGroup[Broken]) -> Broken:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def trace_of(world: World) -> list[str]:

@@ -301,6 +301,23 @@ async def test_a_pause_waits_for_a_retirement_that_was_begun(folder: Path) -> No
     await look
 
 
+@simulated
+async def test_a_monitor_that_does_not_end_fails_the_barrier_and_leaves_the_latch(folder: Path) -> None:
+    """Nothing is paused, nothing is retired behind its back, and nothing is used."""
+    d = Deployment(1, bounds=Bounds(exclude_monitor_s=2))
+    d.slots.clear(0, d.engines[0])
+    dying = SlowToEnd(0, Weights(77, "boot"))
+    d.slots.fill(0, dying)
+    dying.die()
+    look = asyncio.ensure_future(d.monitor.look())
+    await asyncio.sleep(1)
+    await fails(d.control.barrier(), CallsFailed, "still retiring an engine after 2 s")
+    assert d.control.latched
+    await d.control.retire_all()
+    assert d.names() == []
+    await look
+
+
 def test_a_dead_engine_is_told_as_dead_and_others_as_failed() -> None:
     async def main() -> None:
         d = Deployment(2, faults={1: Fault.ENGINE_DIES_BEFORE})
