@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -147,12 +148,18 @@ SINGLES = tuple(
     for survive in (True, False)
     for wishes in ((True, True), (False, True), (True, False, True))
 )
-PAIRS = tuple(
-    Scenario(Layout(engines=engines, colocated=colocated), (accept,))
-    for engines in (1, 2)
-    for colocated in (False, True)
-    for accept in (True, False)
+PAIRS = (
+    *(
+        Scenario(Layout(engines=1, colocated=colocated), (accept,))
+        for colocated in (False, True)
+        for accept in (True, False)
+    ),
+    Scenario(Layout(engines=2), (True,)),
 )
+
+
+SHARES = 16
+"""Parts of a scenario with pairs, so that several processes share it."""
 
 
 def _part(arguments: tuple[str, Scenario, bool, int, int]) -> tuple[Scenario, int, Counter[str]]:
@@ -171,13 +178,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="reef-ref-explore-") as folder:
         parts = [(folder, scenario, False, 0, 1) for scenario in SINGLES]
         if options.pairs:
-            parts += [(folder, scenario, True, share, 8) for scenario in PAIRS for share in range(8)]
+            parts = [(folder, scenario, True, share, SHARES) for scenario in PAIRS for share in range(SHARES)] + parts
         total: Counter[str] = Counter()
         by_scenario: Counter[str] = Counter()
         with ProcessPoolExecutor(options.processes) as pool:
-            for scenario, runs, ends in pool.map(_part, parts):
+            for done, (scenario, runs, ends) in enumerate(pool.map(_part, parts), start=1):
                 by_scenario[str(scenario)] += runs
                 total += ends
+                print(
+                    f"\r{done} of {len(parts)} parts, {by_scenario.total()} runs", end="", file=sys.stderr, flush=True
+                )
+        print(file=sys.stderr)
         for scenario_name, runs in by_scenario.items():
             print(f"{runs:7}  {scenario_name}")
         print(f"{sum(by_scenario.values()):7}  runs in {time.monotonic() - started:.0f} s; ends: {dict(total)}")
