@@ -13,7 +13,8 @@ Source: reef-semantics sections 6, 8 and 9.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
@@ -34,6 +35,7 @@ __all__ = [
     "Mismatch",
     "NotLatched",
     "tell_failure",
+    "telling",
 ]
 
 T = TypeVar("T")
@@ -438,3 +440,16 @@ def tell_failure(tell: events.Teller, kind: type[events.CallsFail], error: Calls
     slots = tuple(failure.slot for failure in error.failures)
     effects = tuple(failure.effect for failure in error.failures)
     tell(kind, error.call, slots, effects, str(error))
+
+
+@contextlib.contextmanager
+def telling(tell: events.Teller, kind: type[events.CallsFail]) -> Iterator[None]:
+    """Tell if a step inside fails or is cancelled; the failure goes on."""
+    try:
+        yield
+    except CallsFailed as error:
+        tell_failure(tell, kind, error)
+        raise
+    except asyncio.CancelledError:
+        tell(kind, "any", (), (), "cancelled")
+        raise

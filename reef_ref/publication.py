@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from reef_ref import events
-from reef_ref.control import CallsFailed, Control, Mismatch, tell_failure
+from reef_ref.control import CallsFailed, Control, Mismatch, telling
 from reef_ref.journal import Journal
 from reef_ref.load_id import LoadId
 from reef_ref.markers import Load, MarkerError, Record, Status
@@ -175,7 +175,7 @@ class Publication:
 
     async def continue_serving(self) -> None:
         """Let engines generate the load that is served."""
-        with self._telling(events.ContinueFails):
+        with telling(self._tell, events.ContinueFails):
             await self._control.continue_all(self._identity.current)
         self.phase = Phase.SERVING
 
@@ -209,7 +209,7 @@ class Publication:
                 raise Refused(message)
         if self._control.latched:
             try:
-                with self._telling(events.TransferFails):
+                with telling(self._tell, events.TransferFails):
                     await self._control.resume_weights()
                     await self._control.resume_kv()
                     await self._control.verify(record.parent.load_id, record.parent.checksum)
@@ -275,12 +275,12 @@ class Publication:
         await self._fence()
         if declare:
             await self.declare()
-        with self._telling(events.BarrierFails):
+        with telling(self._tell, events.BarrierFails):
             await self._control.rebuild()
         await self._fence()
 
     async def _fence(self) -> None:
-        with self._telling(events.BarrierFails):
+        with telling(self._tell, events.BarrierFails):
             await self._control.barrier()
 
     async def declare(self) -> None:
@@ -297,7 +297,7 @@ class Publication:
         Where memory is shared with training, weights have memory before bytes arrive, and KV only afterwards: until
         then nothing can be put into the cache, even if a pause leaked.
         """
-        with self._telling(events.TransferFails):
+        with telling(self._tell, events.TransferFails):
             await self._control.release()
             await self._control.resume_weights()
             await self._control.send(Path(load.checkpoint), load.load_id)
@@ -310,17 +310,6 @@ class Publication:
         self._tell(events.Verify, str(load.load_id), checksum)
         return Load(load_id=load.load_id, checkpoint=load.checkpoint, checksum=checksum or load.checksum)
 
-    @contextlib.contextmanager
-    def _telling(self, kind: type[events.CallsFail]) -> Iterator[None]:
-        try:
-            yield
-        except CallsFailed as error:
-            tell_failure(self._tell, kind, error)
-            raise
-        except asyncio.CancelledError:
-            self._tell(kind, "any", (), (), "cancelled")
-            raise
-
     @contextlib.asynccontextmanager
     async def retiring_on_failure(self) -> AsyncIterator[None]:
         """Retire engines if the block fails in any way, and record that they must be rebuilt; the failure goes on."""
@@ -328,11 +317,20 @@ class Publication:
             yield
         except BaseException:
             self.phase = Phase.WEIGHT_SYNC_FAILED
-            await self._control.retire_all()
-            # A broken disk must not hide what went wrong first; the health answer says that a restart is needed then.
-            with contextlib.suppress(MarkerError):
-                await self._declare_retired()
+            abort = asyncio.ensure_future(self._abort())
+            while not abort.done():
+                # Whoever cancels again wants an end, which is near: every step of an abort is bounded. Half an abort
+                # would leave engines of which the record says nothing.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(abort)
+            abort.result()
             raise
+
+    async def _abort(self) -> None:
+        await self._control.retire_all()
+        # A broken disk must not hide what went wrong first; the health answer says that a restart is needed then.
+        with contextlib.suppress(MarkerError):
+            await self._declare_retired()
 
     async def _declare_retired(self) -> None:
         record = await self._journal.settle()

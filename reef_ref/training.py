@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from reef_ref import events
-from reef_ref.control import CallsFailed, Control, tell_failure
+from reef_ref.control import Control, telling
 from reef_ref.journal import Journal
 from reef_ref.markers import Record, Status, check_checkpoint_folder
 from reef_ref.publication import Phase, Publication, Refused
@@ -112,8 +112,12 @@ class Training:
             message = f"job {job.job}: engines are not serving ({self._publication.phase}); republish first"
             raise Refused(message)
         self._tell(events.BeginTraining, job.job)
-        async with asyncio.timeout(self._bound_s):
-            reason = await self._trainer.prepare(job)
+        try:
+            async with asyncio.timeout(self._bound_s):
+                reason = await self._trainer.prepare(job)
+        except BaseException as error:
+            self._tell(events.DeclineJob, job.job, str(error) or type(error).__name__)
+            raise
         if reason is not None:
             self._tell(events.DeclineJob, job.job, reason)
             return reason
@@ -155,12 +159,9 @@ class Training:
     async def _make_room(self) -> None:
         if not self._control.settings.colocated:
             return
-        try:
+        with telling(self._tell, events.BarrierFails):
             await self._control.barrier()
             await self._control.release()
-        except CallsFailed as error:
-            tell_failure(self._tell, events.BarrierFails, error)
-            raise
 
     async def _train(self, job: Job) -> Trained:
         try:

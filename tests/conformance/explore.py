@@ -67,29 +67,35 @@ def faults_of(point: Point) -> tuple[Fault, ...]:
 async def run(checkpoints: Checkpoints, scenario: Scenario, faults: dict[int, Fault]) -> Outcome:
     """One run: start, then each job, with requests in flight over every publication. Raises `Broken`."""
     world = World(checkpoints, scenario.layout, Plan(faults))
-    with told(world, f"{scenario}; {faults}"):
-        await world.restart()
-        end = await world.settle(None)
-        answered = 0
-        for number, accept in enumerate(scenario.wishes, start=1):
-            if end != "settled":
-                break
-            world.check_settled()
-            if world.open_gate():
-                world.send_requests(8)
-            end = await world.settle(Wish(number, accept))
-        if end == "settled":
-            world.check_settled()
-            assert world.open_gate()
-            world.send_requests()
-            answered = await world.check_clients()
-        else:
-            if end != "RUNNING":
-                raise Broken(f"L3: {end}")
-            await world.check_ambiguous()
-        world.check_history()
+    try:
+        with told(world, f"{scenario}; {faults}"):
+            end, answered = await live(world, scenario)
+            world.check_history()
+    finally:
         await world.close()
-        return Outcome(end, tuple(world.plan.reached), answered)
+    return Outcome(end, tuple(world.plan.reached), answered)
+
+
+async def live(world: World, scenario: Scenario) -> tuple[str, int]:
+    """The whole life of a deployment: how it ended, and how many requests were answered."""
+    await world.restart()
+    end = await world.settle(None)
+    for number, accept in enumerate(scenario.wishes, start=1):
+        if end != "settled":
+            break
+        world.check_settled()
+        if world.open_gate():
+            world.send_requests(8)
+        end = await world.settle(Wish(number, accept))
+    if end == "settled":
+        world.check_settled()
+        assert world.open_gate()
+        world.send_requests()
+        return end, await world.check_clients()
+    if end != "RUNNING":
+        raise Broken(f"L3: {end}")
+    await world.check_ambiguous()
+    return end, await world.check_clients()
 
 
 class Explorer:

@@ -205,7 +205,7 @@ class World:
         except BaseException:
             # A start that fails, or is given up, leaves no engine behind; a deployment sees to that.
             for engine in [made for made in self.made[before:] if made.slot == slot]:
-                engine._end("its start failed")
+                engine.end("its start failed")
             raise
 
     async def prepare(self, job: Job) -> str | None:
@@ -235,7 +235,7 @@ class World:
         kept = [self.slots[slot] for slot in range(len(self.slots))]
         for engine in self.made:
             if tear_down or engine not in kept:
-                engine._end("its deployment ended it")
+                engine.end("its deployment ended it")
         if tear_down:
             kept = [None] * len(self.slots)
             self.tell_deployment(events.TearDown)
@@ -408,7 +408,7 @@ class World:
     async def close(self) -> None:
         """End what still runs."""
         for engine in self.made:
-            engine._end("the run is over")
+            engine.end("the run is over")
         await asyncio.gather(*(task for _, task in self.clients), return_exceptions=True)
         await asyncio.sleep(1)
 

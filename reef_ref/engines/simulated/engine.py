@@ -280,16 +280,17 @@ class SimulatedEngine:
     async def shut_down(self) -> None:
         """End the engine; its requests are reported failed. A dead engine stays dead."""
         if self._dead is None:
-            await self._call("shut down", lambda: self._end("it was shut down"))
+            await self._call("shut down", lambda: self.end("it was shut down"))
 
     def die(self) -> None:
         """The process is gone, and the requests in it."""
         if self._dead is None:
             lost = tuple(work.name for work in self.scheduler.unfinished)
-            self._end("it died")
+            self.end("it died")
             self._tell(events.Die, self._slot, lost)
 
-    def _end(self, why: str) -> None:
+    def end(self, why: str) -> None:
+        """The process is gone, whoever saw to that; its requests are told."""
         self._dead = why
         for answer in self._answers.values():
             if not answer.done():
