@@ -97,8 +97,11 @@ class Journal:
             raise
         except (OSError, TimeoutError, MarkerError) as error:
             reason = str(error) or type(error).__name__
-            found = await self._found()
-            self._tell(events.WriteFails, str(record.status), found, reason)
+            found = "unknown"
+            try:
+                found = await self._found()
+            finally:
+                self._tell(events.WriteFails, str(record.status), found, reason)
             message = f"{record.status} of job {record.job} was not written ({reason}); the file holds: {found}"
             raise RecordNotWritten(message) from error
         self._record = record

@@ -337,6 +337,7 @@ class World:
             assert self.monitor is not None
             await self.monitor.look()
             health = coordinator.health()
+            await self.disk.quiet()  # An operator does not decide while a write may still land.
             if self.ambiguous():
                 return "RUNNING"
             if not health.ok and not health.recoverable:

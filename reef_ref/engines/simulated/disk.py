@@ -41,6 +41,10 @@ class SimulatedDisk:
 
         await self._in_turn(Point("write", None), write)
 
+    async def quiet(self) -> None:
+        """Wait until nothing hangs any more: what was begun has landed."""
+        await asyncio.sleep(max(0.0, self._free_at - asyncio.get_running_loop().time()))
+
     async def _in_turn(self, point: Point, act: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         fault = self._plan.at(point)
