@@ -12,7 +12,7 @@ ENGINE_TESTS := $(wildcard tests/engine/test_*.py)
 SCENARIOS := $(wildcard reef_ref/scenarios/__main__.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-light lint mutants bench bench-smoke figures lock clean
+.PHONY: help check test test-light lint conformance mutants bench bench-smoke figures lock clean
 
 help: ## say what there is
 	@sed -n -e '$(if $(ENGINE_TESTS),,/^test-engine:/d)' -e '$(if $(SCENARIOS),,/^scenarios:/d)' \
@@ -30,6 +30,10 @@ lint: .venv/.made ## ruff and mypy
 	$(LIGHT)/ruff check .
 	$(LIGHT)/ruff format --check .
 	$(LIGHT)/mypy
+
+conformance: .venv/.made ## the coordinator: every fault, every pair of faults, random histories, a thousand kills, known bugs
+	$(LIGHT)/pytest -n 2 tests/conformance tests/coordinator tests/engines
+	$(LIGHT)/python -m tests.conformance.explore --pairs
 
 mutants: .venv/.made ## explore every wrong protocol: each must be noticed by the property that it names
 	$(LIGHT)/reef-ref mutants

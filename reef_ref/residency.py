@@ -1,0 +1,202 @@
+"""Which LoRA adapters engines hold, and which may go to make room for another.
+
+An adapter's name is made of its scenario and its revision and is never used for other content: with keys that know the
+adapter, a cached prefix then cannot outlive its content. The books never say more than engines hold: a load that failed
+takes no slot, an unload that failed leaves the slot *leaked*, and after engines were replaced the books are reconciled
+with what each of them reports.
+
+With S scenarios, S + 1 slots are needed to publish any of them without taking one out of service.
+
+Source: reef-semantics section 1.8, P18 to P20; sglang-semantics section 10 (an unload under a pause never returns, so
+room is made while engines generate).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from reef_ref.engines.errors import EngineError
+from reef_ref.engines.interface import Engine
+from reef_ref.load_id import LoadId
+
+__all__ = ["Adapter", "AdapterCapacityExhausted", "AdapterEvictionFailed", "AdapterLoadFailed", "Residency"]
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """One revision of one scenario's adapter."""
+
+    scenario: str
+    revision: LoadId
+
+    @property
+    def name(self) -> str:
+        """The name on engines: one for each content, and one content for each."""
+        return f"{self.scenario}@{self.revision}"
+
+
+class AdapterCapacityExhausted(Exception):  # noqa: N818  The name says what there is none of.
+    """Every slot is in legitimate use: no engine was asked, and nothing has changed. Not a failure of any engine."""
+
+
+class AdapterEvictionFailed(Exception):  # noqa: N818  The name says what happened.
+    """An engine did not unload: it must be replaced. The adapter's slot counts as leaked."""
+
+
+class AdapterLoadFailed(Exception):  # noqa: N818  The name says what happened.
+    """An engine did not load: no slot is taken, and what other engines had loaded was unloaded again."""
+
+
+class Residency:
+    """The books over the adapter slots of engines that all hold the same adapters; not for use from several tasks."""
+
+    def __init__(self, slots: int, *, bound_s: float) -> None:
+        if slots < 1:
+            message = f"at least one adapter slot is needed, got {slots}"
+            raise ValueError(message)
+        self._slots = slots
+        self._bound_s = bound_s
+        self._held: dict[str, Adapter] = {}  # Oldest first.
+        self._current: dict[str, str] = {}
+        self._leaked: set[str] = set()
+        self._pins: dict[str, int] = {}
+
+    @property
+    def held(self) -> Mapping[str, Adapter]:
+        """The adapters that every engine holds, by name, oldest first; leaked ones are not among them."""
+        return {name: adapter for name, adapter in self._held.items() if name not in self._leaked}
+
+    @property
+    def leaked(self) -> frozenset[str]:
+        """Names that may or may not be loaded somewhere, and keep their slot until unloaded or reconciled."""
+        return frozenset(self._leaked)
+
+    def current(self, scenario: str) -> Adapter | None:
+        """The adapter that serves a scenario."""
+        name = self._current.get(scenario)
+        return None if name is None else self._held[name]
+
+    @contextmanager
+    def pinned(self, adapter: Adapter) -> Iterator[None]:
+        """Keep an adapter while something uses it: a request in flight, a rollback that is being decided."""
+        name = adapter.name
+        if name not in self.held:
+            message = f"adapter {name} is not resident"
+            raise KeyError(message)
+        self._pins[name] = self._pins.get(name, 0) + 1
+        try:
+            yield
+        finally:
+            self._pins[name] -= 1
+            if not self._pins[name]:
+                del self._pins[name]
+
+    def victim(self, scenario: str) -> str | None:
+        """What would go for a new adapter of `scenario`: none if a slot is free.
+
+        Leaked ones first, then the oldest that nothing protects; the scenario's own current one last, for it is about
+        to be superseded. Raises `AdapterCapacityExhausted`.
+        """
+        if len(self._held) < self._slots:
+            return None
+        if self._leaked:
+            return next(name for name in self._held if name in self._leaked)
+        serving = set(self._current.values())
+        unused = [name for name in self._held if name not in self._pins]
+        for name in unused:
+            if name not in serving:
+                return name
+        own = self._current.get(scenario)
+        if own in unused:
+            return own
+        message = f"all {self._slots} adapter slots serve other scenarios or requests: {', '.join(self._held)}"
+        raise AdapterCapacityExhausted(message)
+
+    async def activate(self, engines: Sequence[Engine], adapter: Adapter, path: Path) -> bool:
+        """Have every engine hold the adapter and make it its scenario's current one; whether bytes were sent.
+
+        One that is still resident is only pointed at. Raises `AdapterCapacityExhausted` (nothing has changed),
+        `AdapterEvictionFailed`, `AdapterLoadFailed`.
+        """
+        name = adapter.name
+        if name in self.held:
+            self._current[adapter.scenario] = name
+            return False
+        gone = self.victim(adapter.scenario)
+        if gone is not None:
+            await self._evict(engines, gone)
+        failures = await self._each(engines, lambda engine: engine.load_adapter(name, path))
+        if failures:
+            cleanup = await self._each(engines, lambda engine: _unload(engine, name))
+            if cleanup:
+                self._held[name] = adapter
+                self._leaked.add(name)
+            message = f"adapter {name} was not loaded: {failures[0]}"
+            raise AdapterLoadFailed(message) from failures[0]
+        self._held[name] = adapter
+        self._current[adapter.scenario] = name
+        return True
+
+    async def _evict(self, engines: Sequence[Engine], name: str) -> None:
+        failures = await self._each(engines, lambda engine: _unload(engine, name))
+        for scenario in [scenario for scenario, current in self._current.items() if current == name]:
+            del self._current[scenario]
+        if failures:
+            self._leaked.add(name)
+            message = f"adapter {name} was not unloaded: {failures[0]}"
+            raise AdapterEvictionFailed(message) from failures[0]
+        self._leaked.discard(name)
+        del self._held[name]
+
+    async def reconcile(self, engines: Sequence[Engine], loaded: Sequence[frozenset[str]]) -> tuple[Adapter, ...]:
+        """After engines were replaced: `loaded` is what each of them holds. Answers the adapters that were forgotten.
+
+        What not every engine holds is no longer resident, and its strays are unloaded; so are names that the books do
+        not know. Raises `AdapterEvictionFailed` if an engine keeps a stray.
+        """
+        everywhere = frozenset.intersection(*loaded) if loaded else frozenset()
+        keep = {name for name in self.held if name in everywhere}
+        forgotten = tuple(adapter for name, adapter in self._held.items() if name not in keep)
+        strays: list[BaseException] = []
+        for engine, names in zip(engines, loaded, strict=True):
+            for name in sorted(names - keep):
+                strays += await self._each([engine], lambda e, name=name: _unload(e, name))  # type: ignore[misc]
+        if strays:
+            message = f"a stray adapter was not unloaded: {strays[0]}"
+            raise AdapterEvictionFailed(message) from strays[0]
+        self._held = {name: adapter for name, adapter in self._held.items() if name in keep}
+        self._leaked.clear()
+        self._current = {scenario: name for scenario, name in self._current.items() if name in keep}
+        return forgotten
+
+    async def _each(
+        self, engines: Sequence[Engine], call: Callable[[Engine], Awaitable[object]]
+    ) -> list[BaseException]:
+        """Ask all engines at once, wait for all, and answer what failed."""
+
+        async def one(engine: Engine) -> None:
+            async with asyncio.timeout(self._bound_s):
+                await call(engine)
+
+        results = await asyncio.gather(*(one(engine) for engine in engines), return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, EngineError | TimeoutError | OSError):
+                raise failure
+        return failures
+
+
+async def _unload(engine: Engine, name: str) -> None:
+    """Unload, and take it well that an engine does not hold the name: that is what was wanted.
+
+    Engines say so only in words. One that says it otherwise makes the name count as leaked: that errs on the safe side.
+    """
+    try:
+        await engine.unload_adapter(name)
+    except EngineError as error:
+        if "not loaded" not in str(error):
+            raise
