@@ -1,0 +1,167 @@
+"""The coordinator: one operation at a time over training, publication and recovery, and what it says of its health.
+
+Source: reef-semantics sections 0, 2.6 and 2.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from reef_ref import events
+from reef_ref.control import Control, ControlSettings, Launcher
+from reef_ref.health import HealthMonitor, Slots
+from reef_ref.journal import Journal
+from reef_ref.load_id import LoadId, new_incarnation
+from reef_ref.markers import Load, Record, RecordFile, Status
+from reef_ref.publication import Identity, Phase, Publication, Refused
+from reef_ref.recovery import Recovery, TrainerEvidence
+from reef_ref.training import Disposition, Job, Trained, Trainer, Training
+
+__all__ = ["Coordinator", "CoordinatorHealth", "gate_may_open"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorHealth:
+    """What the coordinator says of itself; reading it needs no lock."""
+
+    phase: Phase
+    status: Status | None
+    job: str | None
+    load_id: str
+    empty_slots: tuple[int, ...]
+    ok: bool
+    recoverable: bool
+    """Not ok, but a further `publish` or `republish` of this living coordinator can succeed."""
+
+
+def gate_may_open(record: Record | None, *, colocated: bool) -> bool:
+    """Whether the service may admit requests, by the record alone (section 2.7)."""
+    match None if record is None else record.status:
+        case None | Status.COMPLETE | Status.REJECTED:
+            return True
+        case Status.RUNNING | Status.CHECKPOINT:
+            return not colocated
+        case _:
+            return False
+
+
+class Coordinator:
+    """Trains, publishes and recovers over the engines in `slots`. `initial` is what they serve before the first job.
+
+    At most one operation runs at a time; the others wait, so a caller that cannot wait passes a time-out of its own.
+    Cancelling an operation leaves what a crash at that point leaves, or more: engines retired and the record saying so.
+    """
+
+    def __init__(
+        self,
+        *,
+        slots: Slots,
+        settings: ControlSettings,
+        marker: RecordFile,
+        trainer: Trainer,
+        initial: Trained,
+        launcher: Launcher | None = None,
+        monitor: HealthMonitor | None = None,
+        incarnation: str | None = None,
+        listener: events.Listener | None = None,
+        clock: Callable[[], float] | None = None,
+        train_s: float = 14_400.0,
+    ) -> None:
+        incarnation = incarnation or new_incarnation()
+        self._tell = events.Teller(
+            f"coordinator:{incarnation}", listener, clock=clock or asyncio.get_running_loop().time
+        )
+        self._slots = slots
+        self._lock = asyncio.Lock()
+        self._control = Control(slots, settings, launcher=launcher, monitor=monitor, tell=self._tell)
+        self._journal = Journal(marker, tell=self._tell, bound_s=settings.bounds.write_s)
+        start = LoadId(incarnation, 0)
+        initial = Load(load_id=start.next(), checkpoint=str(initial.checkpoint), checksum=initial.checksum)
+        self._publication = Publication(self._control, self._journal, Identity(start, initial), tell=self._tell)
+        self._recovery = Recovery(self._publication, self._journal, tell=self._tell)
+        self._training = Training(
+            trainer, self._control, self._journal, self._publication, tell=self._tell, bound_s=train_s
+        )
+
+    async def start(self, evidence: TrainerEvidence | None = None) -> Self:
+        """Begin this life: recover from the record. `evidence` may show that a RUNNING job left nothing behind.
+
+        Raises `AmbiguousTraining`, `MarkerError`, or what a publication raises.
+        """
+        self._tell(events.Restart, self._slots.live)
+        async with self._lock:
+            try:
+                if evidence is not None:
+                    await self._recovery.restore_previous_record(evidence)
+                await self._recovery.recover()
+            except BaseException:
+                if self._publication.phase is Phase.RECOVERING:
+                    self._publication.phase = Phase.STOPPED  # The record could not be read: nothing can be decided.
+                raise
+        return self
+
+    async def train(self, job: Job) -> Disposition | str:
+        """Run a job to CHECKPOINT; see `Training.execute`."""
+        return await self._operate(lambda: self._training.execute(job))
+
+    async def publish(self, job: str) -> LoadId:
+        """Publish, or retry; see `Publication.publish`."""
+        return await self._operate(lambda: self._publication.publish(job))
+
+    async def acknowledge(self, job: str) -> None:
+        """The service's head has moved; see `Publication.acknowledge`."""
+        await self._operate(lambda: self._publication.acknowledge(job))
+
+    async def reject(self, job: str) -> None:
+        """Refuse the candidate; see `Publication.reject`."""
+        await self._operate(lambda: self._publication.reject(job))
+
+    async def republish(self, load_id: LoadId) -> None:
+        """Establish the load again; see `Publication.republish`."""
+        await self._operate(lambda: self._publication.republish(load_id))
+
+    async def stop(self) -> None:
+        """Do nothing more. Engines and the record stay as they are."""
+        async with self._lock:
+            self._publication.phase = Phase.STOPPED
+
+    async def _operate(self, operation: Callable[[], Awaitable[T]]) -> T:
+        async with self._lock:
+            if self._publication.phase in {Phase.RECOVERING, Phase.STOPPED}:
+                message = f"the coordinator does not work: {self._publication.phase}"
+                raise Refused(message)
+            return await operation()
+
+    @property
+    def record(self) -> Record | None:
+        """The record, as last read or written."""
+        return self._journal.record
+
+    @property
+    def served(self) -> Load:
+        """The load that engines serve or wait with, or served before the job under way."""
+        return self._publication.established(self._journal.record) or self._publication.identity.served
+
+    @property
+    def latched(self) -> bool:
+        """Whether engines are fenced."""
+        return self._control.latched
+
+    def health(self) -> CoordinatorHealth:
+        """The state of things, now."""
+        phase, status = self._publication.phase, self._journal.status
+        replayable = status is None or status.published or status in {Status.UPDATING_WEIGHTS, Status.REJECTED}
+        return CoordinatorHealth(
+            phase=phase,
+            status=status,
+            job=None if self._journal.record is None else self._journal.record.job,
+            load_id=str(self.served.load_id),
+            empty_slots=self._control.empty,
+            ok=not phase.failed,
+            recoverable=phase is Phase.WEIGHT_SYNC_FAILED and replayable,
+        )

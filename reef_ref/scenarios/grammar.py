@@ -1,0 +1,92 @@
+"""Requests whose grammar is still being compiled at the pause: with the plugin's idle check, and without it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from reef_ref.engines.errors import FlushRefused
+from reef_ref.engines.interface import Limits, PauseMode, Request
+from reef_ref.scenarios.configuration import FIRST, SECOND, EngineConfiguration
+from reef_ref.scenarios.prompts import pending_schema, prompt
+from reef_ref.scenarios.provenance import check_no_stale_hit
+from reef_ref.scenarios.publication import publish
+from reef_ref.scenarios.scenario import Scenario
+from reef_ref.scenarios.stage import Stage
+from reef_ref.scenarios.traffic import spans_in_order
+
+__all__ = ["GRAMMAR_PENDING", "GRAMMAR_PENDING_PLAIN"]
+
+FIELDS = 800
+REQUESTS = 4
+TOKENS = 48
+HEAD_START_S = 0.3
+PATIENCE_S = 4.0
+
+
+def _requests() -> tuple[Request, ...]:
+    return tuple(
+        Request(
+            input_ids=prompt(3000 + number, 100),
+            max_new_tokens=TOKENS,
+            ignore_eos=False,
+            json_schema=pending_schema(FIELDS, f"s{number}k"),
+        )
+        for number in range(REQUESTS)
+    )
+
+
+async def grammar_pending(stage: Stage) -> None:
+    """The flush succeeds at once, and the queued requests complete under the new load."""
+    async with stage.engine(EngineConfiguration()) as subject:
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(subject.engine.generate(request)) for request in _requests()]
+            await asyncio.sleep(HEAD_START_S)
+            pending = sum(not task.done() for task in waiting)
+            publication = await publish(subject.engine, stage.models.checkpoint(2), SECOND.load_id)
+        stage.equal("requests pending at the pause", pending, REQUESTS)
+        assert publication.flush is not None
+        stage.equal("the flush", publication.flush.cache.value, "cleared")
+        stage.equal("refusals before it", publication.flush.refusals, 0)
+        generations = [task.result() for task in waiting]
+        complete = sum(bool(generation.output_ids) and generation.text.startswith("{") for generation in generations)
+        stage.equal("queued requests that complete", f"{complete} of {REQUESTS}", f"{REQUESTS} of {REQUESTS}")
+        ids = sorted({span.load_id for generation in generations for span in generation.spans})
+        stage.equal("load ids of their tokens", ids, [SECOND.load_id])
+        await check_no_stale_hit(stage, subject)
+
+
+async def grammar_pending_plain(stage: Stage) -> None:
+    """Control: SGLang's own idle check counts the grammar queue, so that no flush succeeds during the pause."""
+    limits = Limits(flush_total_s=PATIENCE_S)
+    async with stage.engine(EngineConfiguration(idle=False, limits=limits)) as subject:
+        engine = subject.engine
+        refusal: FlushRefused | None = None
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(engine.generate(request)) for request in _requests()]
+            await asyncio.sleep(HEAD_START_S)
+            await engine.pause(PauseMode.RETRACT)
+            try:
+                await engine.flush()
+            except FlushRefused as error:
+                refusal = error
+            await engine.continue_generation()
+        stage.equal("status of every flush during the pause", refusal.status if refusal else 200, 400)
+        if refusal is not None:
+            stage.at_least("tries", refusal.attempts.tries, 2)
+            stage.note("the last refusal", refusal.message)
+        complete = sum(spans_in_order(task.result(), FIRST, FIRST) for task in waiting)
+        stage.equal("requests that complete after continue", f"{complete} of {REQUESTS}", f"{REQUESTS} of {REQUESTS}")
+
+
+GRAMMAR_PENDING = Scenario(
+    name="grammar-pending",
+    shows=f"{REQUESTS} requests compiling schemas of {FIELDS} fields at the pause: the flush succeeds, they complete",
+    run=grammar_pending,
+    cases=("C12",),
+)
+GRAMMAR_PENDING_PLAIN = Scenario(
+    name="grammar-pending-plain",
+    shows="control: the same on SGLang's own idle check, every flush of the pause is refused",
+    run=grammar_pending_plain,
+    cases=("C11", "C12"),
+)

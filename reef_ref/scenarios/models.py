@@ -1,0 +1,28 @@
+"""The checkpoints and adapters of the scenarios: seeded, written once a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["Models"]
+
+
+class Models:
+    """Writes the tiny checkpoints and adapters on demand, below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def checkpoint(self, number: int) -> Path:
+        """The folder of checkpoint number `number`; different numbers give different greedy outputs."""
+        from reef_ref.testing.tiny_model import write_checkpoint
+
+        path = self._folder / f"checkpoint-{number}"
+        return path if path.exists() else write_checkpoint(path, seed=number)
+
+    def adapter(self, name: str) -> Path:
+        """The folder of the rank-8 adapter of this name; different names give different adapters."""
+        from reef_ref.testing.tiny_model import write_adapter
+
+        path = self._folder / f"adapter-{name}"
+        return path if path.exists() else write_adapter(path, seed=int.from_bytes(name.encode(), "big"))

@@ -1,0 +1,1 @@
+"""Material for tests and scenarios: small models that need no download."""
