@@ -24,7 +24,6 @@ from spec.lang.nodes import (
     children,
     renamed,
     sort_of,
-    walk,
 )
 from spec.lang.text import show
 
@@ -117,7 +116,9 @@ class _Judge:
                 yield from self.decide(cond, env)
                 yield from self.decide(then if self.value(cond, env) else other, env)
             case _:
-                yield Reason(self.text(node, env), holds, tuple(self.facts(node, env)))
+                # That something equals what the text says already names its value.
+                plain = holds and isinstance(node, Eq) and isinstance(node.right, Const)
+                yield Reason(self.text(node, env), holds, () if plain else tuple(self.facts(node, env)))
 
     def _witness(self, var: Var, body: Node, env: Env, *, wanted: bool) -> Env:
         """The first element that decides a quantifier."""
@@ -136,7 +137,7 @@ class _Judge:
         alone = node.arg if isinstance(node, Not) else node
         measured = list(self._measured(alone))
         for part in measured[1:] if isinstance(alone, Read) else measured:
-            bound = {n for n in walk(part) if isinstance(n, Var)} - env.keys()
+            bound = _free(part) - env.keys()
             if isinstance(part, Read) and bound:
                 source = self.after if part.after else self.state
                 assert source is not None
@@ -165,6 +166,14 @@ class _Judge:
         if not isinstance(node, Const | Var):
             for child in children(node):
                 yield from self._measured(child)
+
+
+def _free(node: Node) -> set[Var]:
+    """The variables that something around a node binds."""
+    if isinstance(node, Var):
+        return {node}
+    inner = {var for child in children(node) for var in _free(child)}
+    return inner - {node.var} if isinstance(node, Forall | Exists | Count) else inner
 
 
 __all__ = ["Reason", "field_rows", "field_values", "reasons"]

@@ -3,7 +3,8 @@
 A mutant is the publication protocol with one mistake built in. `Mutant.breaks` names the property or recovery that
 must notice. Reports are numbered as in the reference texts: ``M1`` to ``M35`` are its mutations, ``H1`` to ``H26``
 holes found by reading upstream code, ``C01`` to ``C107`` public reports on other systems, in so far as they describe a
-protocol that went wrong. What this protocol cannot express stands in `NOT_HERE`, with the reason.
+protocol that went wrong. ``P14``, ``L9`` and the like are invariants whose breach nobody reported yet, ``section 2.4``
+describes upstream code that breaks one. What this protocol cannot express stands in `NOT_HERE`, with the reason.
 """
 
 from __future__ import annotations
@@ -325,7 +326,7 @@ def somebody_else_continues(p: Protocol) -> None:
         return when(live(s, e), s.paused[e]).then(paused={e: False})
 
 
-@mutant("only_owner_resumes")
+@mutant("only_owner_resumes", "section 1.6")
 def sender_owns_generation(p: Protocol) -> None:
     """The sender of the bytes pauses and continues as well: an engine that has its bytes goes on before the others."""
 
@@ -444,7 +445,7 @@ def verify_nobody(p: Protocol) -> None:
     p.replace_action(verify)
 
 
-@mutant("readiness_is_observed")
+@mutant("readiness_is_observed", "P7")
 def verify_ids_only(p: Protocol) -> None:
     """Engines are asked for the id they report, not for the checksum of what they hold."""
 
@@ -494,7 +495,7 @@ def bytes_nobody_sent(p: Protocol) -> None:
     second_way_to_update(p)
 
 
-@mutant("admission_opens", "C19", "C20")
+@mutant("requests_end", "C19", "C20")
 def update_waits_for_readers(p: Protocol) -> None:
     """The update of an engine waits until its requests have ended, and the pause keeps them from ending."""
 
@@ -565,14 +566,14 @@ def health_hides_the_retry(p: Protocol) -> None:
     p.replace_action(begin_retry)
 
 
-@mutant("failure_is_repaired_in_place")
+@mutant("failure_is_repaired_in_place", "section 2.6")
 def failed_republish_is_beyond_repair(p: Protocol) -> None:
     """Health counts only UPDATING_WEIGHTS as repairable: a republication that failed once ends in a tear-down."""
     not_asking(p, "begin_republish", "phase")
     only_where(p, "begin_republish", lambda s: s.phase == Phase.SERVING)
 
 
-@mutant("lost_engines_are_replaced")
+@mutant("lost_engines_are_replaced", "section 1.5")
 def republish_refused_after_rejection(p: Protocol) -> None:
     """Republication is refused where the parent should be served after a rejection: nothing fills a slot there."""
     only_where(p, "begin_republish", lambda s: s.memory_status.is_in(*PUBLISHED, Marker.NONE))
@@ -588,7 +589,13 @@ def replacement_serves_at_once(p: Protocol) -> None:
         return when(~s.latch, s.slot[e] == Slot.EMPTY).then(slot={e: Slot.LIVE})
 
 
-@mutant("running_never_resumed")
+@mutant("serves_only_committed", "P23")
+def restart_behind_open_gate(p: Protocol) -> None:
+    """Admission stays open while a new coordinator recovers: a request meets a replacement before its fence."""
+    not_writing(p, "restart", "gate")
+
+
+@mutant("running_never_resumed", "P13")
 def restart_resumes_running(p: Protocol) -> None:
     """A restart runs an ambiguous job again."""
 
@@ -660,7 +667,7 @@ def recovery_continues_before_restoring(p: Protocol) -> None:
     )
 
 
-@mutant("one_content_per_id")
+@mutant("one_content_per_id", "section 2.4")
 def recovery_restores_the_candidate(p: Protocol) -> None:
     """A restart that finishes a rejection loads the newest checkpoint, the rejected one, under the parent's id."""
 
@@ -679,7 +686,7 @@ def recovery_restores_the_candidate(p: Protocol) -> None:
     p.replace_action(send)
 
 
-@mutant("restart_recovers")
+@mutant("restart_recovers", "section 2.4")
 def restart_refuses_rejection(p: Protocol) -> None:
     """A restart refuses REJECTING and REJECTED, because its engines would boot with the newest checkpoint."""
     only_where(p, "restart", lambda s: ~s.disk_status.is_in(Marker.REJECTING, Marker.REJECTED))
@@ -725,7 +732,7 @@ def continue_reaches_empty_slots(p: Protocol) -> None:
         )
 
 
-@mutant("calls_fit_the_marker")
+@mutant("calls_fit_the_marker", "P11")
 def acknowledge_again(p: Protocol) -> None:
     """An acknowledgement of what is complete continues engines once more."""
 
@@ -758,7 +765,7 @@ def reject_what_may_have_moved(p: Protocol) -> None:
     p.replace_action(begin_reject)
 
 
-@mutant("marker_edges")
+@mutant("marker_edges", "P12")
 def reject_what_is_ready(p: Protocol) -> None:
     """A load is rejected after it was published."""
 
@@ -776,13 +783,13 @@ def reject_what_is_ready(p: Protocol) -> None:
     p.replace_action(begin_reject)
 
 
-@mutant("rejection_completes")
+@mutant("rejection_completes", "section 1.5")
 def rejection_not_repeated(p: Protocol) -> None:
     """A rejection that could not write its end is not taken up again."""
     only_where(p, "begin_reject", lambda s: s.memory_status == Marker.CHECKPOINT)
 
 
-@mutant("admission_opens")
+@mutant("admission_opens", "L9")
 def gate_opens_after_a_commit_only(p: Protocol) -> None:
     """Admission opens after a commit, and after nothing else."""
     only_where(p, "open_gate", lambda s: s.memory_status == Marker.COMPLETE)
@@ -791,7 +798,7 @@ def gate_opens_after_a_commit_only(p: Protocol) -> None:
 # The record
 
 
-@mutant("memory_mirrors_disk")
+@mutant("memory_mirrors_disk", "P10")
 def memory_leads_disk(p: Protocol) -> None:
     """The coordinator believes READY_TO_COMMIT before it is durable."""
     also_writing(
@@ -803,7 +810,7 @@ def memory_leads_disk(p: Protocol) -> None:
     )
 
 
-@mutant("memory_mirrors_disk")
+@mutant("memory_mirrors_disk", "section 2.1")
 def failed_write_not_read_back(p: Protocol) -> None:
     """A write that raises is taken for one that wrote nothing, though a restart may find more."""
     not_writing(
@@ -840,7 +847,7 @@ def release_keeps_the_tree(p: Protocol) -> None:
     not_writing(p, "release", "cached", "made_by")
 
 
-@mutant("no_use_of_released_memory")
+@mutant("no_use_of_released_memory", "section 9")
 def rejection_leaves_memory_out(p: Protocol) -> None:
     """A rejection continues colocated engines without bringing their memory back."""
     reroute(p, "record_rejecting", lambda s: ite(s.colocated, Stage.CONTINUE, Stage.RECORD_REJECTED))
@@ -858,19 +865,19 @@ def release_answered_early(p: Protocol) -> None:
     not_asking(p, "all_released", "slot")
 
 
-@mutant("empty_slots_hold_nothing")
+@mutant("empty_slots_hold_nothing", "P14")
 def retired_in_name_only(p: Protocol) -> None:
     """Slots are emptied, and what was known of their engines is kept for their successors."""
     not_writing(p, "retire", "reports")
 
 
-@mutant("crash_forgets")
+@mutant("crash_forgets", "L4")
 def latch_outlives_its_coordinator(p: Protocol) -> None:
     """The latch is taken over from a coordinator that crashed."""
     not_writing(p, "crash", "latch")
 
 
-@mutant("one_errand_at_a_time")
+@mutant("one_errand_at_a_time", "P14")
 def calls_overlap(p: Protocol) -> None:
     """A publication is asked for again while one is under way, and both go on."""
     not_asking(p, "begin_publish", "stage")
@@ -892,13 +899,13 @@ def transfer_forgets_an_engine(p: Protocol) -> None:
     p.replace_action(all_sent)
 
 
-@mutant("errands_end_clean")
+@mutant("errands_end_clean", "P14")
 def answers_counted_twice(p: Protocol) -> None:
     """The answers to one call are counted for the next as well."""
     not_writing(p, "all_continued", "done")
 
 
-@mutant("kv_returns_after_the_bytes")
+@mutant("kv_returns_after_the_bytes", "section 9")
 def kv_back_before_the_bytes(p: Protocol) -> None:
     """KV memory comes back first, so that a tree could fill while bytes move."""
     reroute(p, "all_released", lambda s: ite(s.errand == Errand.TRAIN, Stage.TRAIN, Stage.RESUME_KV))
@@ -942,3 +949,50 @@ NOT_HERE = MappingProxyType(
     }
 )
 """Reports that no mutant of this protocol stands for, by the reason."""
+
+UNMISSED = MappingProxyType(
+    {
+        "doing it again changes nothing": (
+            *("pause: guard 3", "flush: guard 3", "release: guard 3", "continue_generation: guard 3"),
+            *("migrate: guard 2", "commit_head: guard 2", "open_gate: guard 3"),
+        ),
+        "a process that has refused to start may as well end: the next one refuses again": ("crash: guard 1",),
+        "giving up without need is what `barrier_fails`, `transfer_fails` and `continue_fails` do": (
+            *("find_mismatch: guard 2", "find_dead: guard 2", "find_dead_at_continue: guard 2"),
+        ),
+        "a fault that does less is met all the same, through another fault": (
+            *("barrier_fails: write 1", "transfer_fails: write 1"),
+            *("send_tears: write 1", "send_tears: write 2", "send_tears: write 3", "send_tears: write 4"),
+            *("send_without_stamp: write 1", "send_without_stamp: write 2"),
+            *("stamp_without_bytes: write 1", "stamp_without_bytes: write 2"),
+        ),
+        "the barrier has seen to it before: kept because the engine tests and does it whoever asks": (
+            *("release: guard 4", "release: write 3", "release: write 4"),
+        ),
+        "the prompt has entered the tree when the request started: kept for protocols whose flush goes wrong": (
+            *("start_on_hit: write 3", "finish: write 3", "finish: write 4"),
+        ),
+        "the ghost that notices a wrong resume: no right one does": (
+            *("resume_weights: write 2", "resume_kv: write 2"),
+        ),
+        "set or cleared already where it comes from here, and written alike by every stage": (
+            *("decline_job: write 3", "decline_job: write 4", "all_rebuilt: write 2", "begin_retry: write 2"),
+            *("find_mismatch: write 2", "find_mismatch: write 3", "barrier_fails: write 2"),
+            *("find_dead_at_continue: write 3", "find_dead_at_continue: write 4"),
+            *("continue_fails: write 3", "continue_fails: write 4", "train_fails: write 3", "train_fails: write 4"),
+            *("record_checkpoint: write 5", "record_checkpoint: write 6", "declare_retired: write 6"),
+            *("tear_down: write 5", "tear_down: write 11", "tear_down: write 12"),
+        ),
+        "no failure leaves a status that republishing refuses, but health says so as well": (
+            "begin_republish: guard 2",
+        ),
+        "makes a difference from the second job on, which scope `pr` has": (
+            *("record_running: write 2", "record_running: write 3", "record_running: write 5"),
+            *("record_running: write 7", "record_running: write 8", "record_running: write 10"),
+            *("write_fails: write 2", "write_fails: write 3", "write_fails: write 7", "write_fails: write 8"),
+            *("crash: write 2", "restart: write 2", "tear_down: write 2"),
+            *("restore_previous_record: write 2", "restore_previous_record: write 3"),
+        ),
+    }
+)
+"""Parts of the right protocol that no claim misses in scope `smoke` when they are dropped, by why they stay."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,3 +72,73 @@ def test_a_forbidden_import_is_seen(tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
     file.write_text("def f():\n    from spec.publication import publication\n    import model_check.explore as e\n")
     assert list(imported(file)) == ["spec.publication", "model_check.explore"]
+
+
+PACKAGES = ("spec", "model_check", "reef_ref")
+HOMES = {
+    **dict.fromkeys(("numpy", "llvmlite", "networkx", "z3"), ("model_check",)),
+    **dict.fromkeys(
+        ("torch", "sglang", "ray"),
+        ("reef_ref/engines", "reef_ref/sglang", "reef_ref/scenarios", "reef_ref/testing"),
+    ),
+}
+"""Heavy libraries, and where each may be imported, so that the rest starts at once and runs without them."""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_heavy_libraries_stay_where_they_are_needed(package: str) -> None:
+    """A module elsewhere that imports one would load it for everybody."""
+    for file in modules(package):
+        for name in imported(file):
+            homes = HOMES.get(name.split(".")[0])
+            at_home = homes is None or any(file.is_relative_to(ROOT / home) for home in homes)
+            assert at_home, f"{label(file)} imports {name}, which only {', '.join(homes or ())} may"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_knows_the_command_line(package: str) -> None:
+    """It puts everything together, so that whatever imported it would know everything."""
+    command_line = ROOT / "reef_ref" / "cli"
+    for file in modules(package):
+        if not file.is_relative_to(command_line):
+            assert not [name for name in imported(file) if within(name, "reef_ref.cli")], label(file)
+
+
+DOMAIN = {
+    "adapter",
+    "cache",
+    "checkpoint",
+    "coordinator",
+    "engine",
+    "flush",
+    "kv",
+    "lora",
+    "marker",
+    "publication",
+    "publish",
+    "retract",
+    "sglang",
+    "token",
+    "weight",
+}
+"""Words of what is specified, singular. The language is as good for any other protocol."""
+
+
+def words(file: Path) -> set[str]:
+    """The words of a file's names and prose, singular and in small letters, but for those of doctest-like examples."""
+    text = re.sub(r"``.*?``", "", file.read_text(), flags=re.DOTALL)
+    found = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", text)
+    return {word.lower().removesuffix("s") for word in found}
+
+
+@pytest.mark.parametrize("file", modules("spec/lang"), ids=label)
+def test_the_language_has_no_word_of_the_domain(file: Path) -> None:
+    """Examples between double backquotes may: they show what a protocol writes."""
+    assert DOMAIN & words(file) == set()
+
+
+def test_a_word_of_the_domain_is_seen(tmp_path: Path) -> None:
+    """In names of any style and in prose, but not in an example."""
+    file = tmp_path / "wrong.py"
+    file.write_text('class KVCache:\n    """Of ``paused[engine]``, all Weights."""\n    flush_all = 1\n')
+    assert DOMAIN & words(file) == {"kv", "cache", "weight", "flush"}

@@ -6,6 +6,7 @@ at once.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -37,10 +38,19 @@ def main(args: Sequence[str] | None = None) -> int:
         print(_usage(error), file=sys.stderr)
         return Status.BAD_INPUT
     except BrokenPipeError:
-        # Whoever read the report went away: what is left to flush must go somewhere quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Status.UNDETERMINED
+        return _unread()
+    except SystemExit as stop:
+        # The argument parser makes 1 of a broken pipe, which here would say that something is violated.
+        if isinstance(stop.__context__, OSError) and stop.__context__.errno == errno.EPIPE:
+            return _unread()
+        raise
     return answer if isinstance(answer, int) else Status.HOLDS
+
+
+def _unread() -> Status:
+    """Whoever read the report went away: what is left of it goes somewhere quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    return Status.UNDETERMINED
 
 
 def _usage(error: BaseException) -> str:

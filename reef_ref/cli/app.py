@@ -56,6 +56,12 @@ ScopeName = Annotated[
 MutantName = Annotated[
     str | None, typer.Option("--mutant", metavar="NAME", help="A wrong variant in the protocol's place.")
 ]
+ToldMutantName = Annotated[
+    str | None,
+    typer.Option(
+        "--mutant", metavar="NAME", help="A wrong variant in the protocol's place, judged by the property it names."
+    ),
+]
 PropertyNames = Annotated[
     list[str] | None, typer.Option("--property", metavar="NAME", help="Judge only this; may be given again.")
 ]
@@ -83,7 +89,7 @@ def check(
     protocol: ProtocolName = "publication",
     *,
     scope: ScopeName = "pr",
-    mutant: MutantName = None,
+    mutant: ToldMutantName = None,
     only: PropertyNames = None,
     symmetry: Annotated[
         bool, typer.Option("--symmetry/--no-symmetry", help="Explore one of the states that only exchange elements.")
@@ -156,8 +162,8 @@ def simulate(
     mutant: MutantName = None,
     only: PropertyNames = None,
     seed: Annotated[int, typer.Option(help="Of the random numbers: the same seed, the same walks.")] = 0,
-    walks: Annotated[int, typer.Option(min=1, help="How many walks.")] = 100,
-    steps: Annotated[int, typer.Option(min=1, help="The most steps of a walk.")] = 200,
+    walks: Annotated[int, typer.Option(min=1, help="How many walks.")] = 50,
+    steps: Annotated[int, typer.Option(min=1, help="The most steps of a walk.")] = 100,
     report_format: Annotated[Brief, typer.Option("--format", help="Of the report.")] = Brief.TEXT,
     output: Output = None,
 ) -> int:

@@ -58,10 +58,15 @@ class Asked:
     only: tuple[str, ...] | None
 
 
-def asked(
-    protocol: str, scope: str, mutant: str | None, only: Collection[str] | None, claims: str = "property"
-) -> Asked:
+def asked(protocol: str, scope: str, mutant: str | None, only: Collection[str] | None, *, told: bool = False) -> Asked:
     """Look everything up.
+
+    Args:
+        protocol: its name, or ``module:attribute``.
+        scope: its name, or sizes.
+        mutant: the name of a wrong variant; none: the protocol itself.
+        only: the claims to judge; none: all.
+        told: of a mutant, judge the property that it names where `only` names none, so that its story is told.
 
     Raises:
         Trouble: one of the names is unknown, or a protocol cannot be imported.
@@ -69,10 +74,12 @@ def asked(
     found = find_protocol(protocol)
     world = find_scope(protocol, scope, found)
     if mutant is not None:
-        found = find_mutant(protocol, mutant).build()
+        wrong = find_mutant(protocol, mutant)
+        found = build_mutant(wrong)
+        only = only or ([wrong.breaks] if told else None)
     for name in only or ():
         if name not in (known := judged(found)):
-            raise unknown(claims, name, known, found.name)
+            raise unknown("property", name, known, found.name)
     return Asked(found, world, tuple(only) if only else None)
 
 
@@ -136,7 +143,7 @@ def _guarded(what: str, act: Any) -> Any:
     try:
         return act()
     except Misuse as error:
-        raise Trouble(str(error)) from error
+        raise Trouble(f"{what}: {error}") from error
     except Exception as error:
         raise Trouble(f"{what}: {type(error).__name__}: {error}") from error
 
@@ -194,10 +201,23 @@ def find_mutant(protocol: str, name: str) -> Mutant:
     return mutants[name]
 
 
+def build_mutant(mutant: Mutant) -> Protocol:
+    """The wrong protocol of a mutant.
+
+    Raises:
+        Trouble: it cannot be built.
+    """
+    built = _guarded(f"mutant {mutant.name}", mutant.build)
+    assert isinstance(built, Protocol)
+    return built
+
+
 __all__ = [
     "PROTOCOLS",
     "Asked",
+    "Mutant",
     "asked",
+    "build_mutant",
     "find_mutant",
     "find_protocol",
     "find_scope",

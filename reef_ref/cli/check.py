@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from model_check.explore import Exploration, Verdict, explore
 from model_check.report import as_json, as_junit, as_markdown, as_text, conclusion, show
 from reef_ref.cli.catalogue import asked
-from reef_ref.cli.output import check_writable, progress, write
+from reef_ref.cli.output import check_writable, display, progress, write
 from reef_ref.cli.trouble import Status, Trouble
 from spec.lang import Misuse
 
@@ -39,7 +40,7 @@ def run_check(
 ) -> Status:
     """Explore, report, and answer the verdict's exit status."""
     check_writable(output)
-    question = asked(protocol, scope, mutant, only)
+    question = asked(protocol, scope, mutant, only, told=True)
     name = question.protocol.name
     try:
         with progress(f"getting {name} ready for scope {question.scope.name}") as update:
@@ -73,10 +74,8 @@ def report(found: Exploration, report_format: str, output: Path | None) -> None:
     if output is not None:
         write(output, WRITERS[report_format](found))
         print(f"reef-ref: {conclusion(found)}; the report is in {output}", file=sys.stderr)
-    elif report_format == "text" and sys.stdout.isatty():
-        from rich.console import Console
-
-        show(found, Console(highlight=False))
+    elif report_format == "text":
+        display(partial(show, found))
     else:
         sys.stdout.write(WRITERS[report_format](found))
 

@@ -16,25 +16,38 @@ GROUPS = {
     "scenario": ("reef_ref.scenarios.cli", "Run scenarios on real SGLang engines."),
     "doctor": ("reef_ref.sglang.doctor", "Look at the SGLang that is installed."),
 }
-"""Command: the module whose `app` it mounts, and its line in the help text."""
+"""Command: the module that it mounts, by its `app` or its ``main(arguments) -> status``, and its line of help."""
 
 
 class Deferred(TyperCommand):
     """Stands for a command whose module has not been imported."""
 
     def __init__(self, name: str, module: str, about: str) -> None:
-        super().__init__(name=name, help=about, rich_markup_mode=None)
+        super().__init__(
+            name=name,
+            help=about,
+            add_help_option=False,
+            rich_markup_mode=None,
+            context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+        )
         self._module = module
+        self._loaded: Any = None
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """The context of the real command."""
+        """The context of the real command; of this one, with every argument kept, where the module reads its own."""
         try:
-            module = importlib.import_module(self._module)
+            self._loaded = importlib.import_module(self._module)
         except ModuleNotFoundError as error:
             raise Trouble(f"{self.name} needs {error.name}: install reef-ref[engine]") from error
-        command = get_command(module.app)
+        if not hasattr(self._loaded, "app"):
+            return super().make_context(info_name, args, parent=parent, **extra)
+        command = get_command(self._loaded.app)
         command.name = self.name
         return command.make_context(info_name, args, parent=parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Let the module's own `main` do it."""
+        return self._loaded.main(ctx.args)
 
 
 class Commands(TyperGroup):

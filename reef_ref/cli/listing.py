@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 from model_check.story import bounds
 from reef_ref.cli.catalogue import PROTOCOLS, find_protocol, known_mutants, known_scopes
+from reef_ref.cli.output import display
 from reef_ref.cli.trouble import Status
 from spec.lang import Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Section = tuple[str, list[tuple[str, str]]]
 
@@ -23,7 +28,7 @@ def run_list(protocol: str | None) -> Status:
         ]
     else:
         sections = list(_sections(protocol, find_protocol(protocol)))
-    _show(sections)
+    display(partial(_show, sections))
     return Status.HOLDS
 
 
@@ -57,13 +62,11 @@ def _first(doc: str) -> str:
     return " ".join(doc.split("\n\n", 1)[0].split())
 
 
-def _show(sections: Iterable[Section]) -> None:
-    from rich.console import Console
+def _show(sections: Iterable[Section], console: Console) -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
     first = True
     for title, rows in sections:
         if not rows:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reef_ref.cli.catalogue import find_mutant, find_protocol, find_scope, known_mutants
+from reef_ref.cli.catalogue import build_mutant, find_mutant, find_protocol, find_scope, known_mutants
 from reef_ref.cli.check import processors
 from reef_ref.cli.output import check_writable, status
 from reef_ref.cli.table import Report, deliver
@@ -69,6 +69,8 @@ def run_mutants(
     chosen = list(names or known)
     if not chosen:
         raise Trouble(f"{protocol} has no mutants")
+    for name in chosen:
+        build_mutant(known[name])
     kills = {}
     with status(f"exploring {len(chosen)} mutants of {protocol}") as update:
         for kill in _explored(protocol, scope, chosen, max_seconds):
@@ -119,7 +121,7 @@ def kill_mutant(protocol: str, scope: str, name: str, max_seconds: float) -> Kil
 
     world = find_scope(protocol, scope, find_protocol(protocol))
     mutant = find_mutant(protocol, name)
-    wrong = mutant.build()
+    wrong = build_mutant(mutant)
     try:
         first = explore(wrong, world, workers=1, max_seconds=max_seconds)
         found = first.counterexample
@@ -149,11 +151,10 @@ def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
     if missing:
         counts.append(f"{missing} not explored: interrupted")
     return Report(
-        head=("fate", "mutant", "first noticed by", "steps", "the property it names", "report"),
-        rows=tuple(
-            (k.fate, k.mutant, k.by or k.reason, _number(k.steps), _named(k), ", ".join(k.report)) for k in kills
-        ),
+        head=("fate", "mutant", "noticed by the property it names, in steps", "reports"),
+        rows=tuple((k.fate, k.mutant, _noticed(k), ", ".join(k.report)) for k in kills),
         summary=f"{title}: {', '.join(counts)}",
+        shown=3,
         document={
             "format": "reef-ref.mutants",
             "version": 1,
@@ -164,14 +165,15 @@ def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
     )
 
 
-def _number(steps: int | None) -> str:
-    return "" if steps is None else str(steps)
-
-
-def _named(kill: Kill) -> str:
+def _noticed(kill: Kill) -> str:
+    """By which property, in how many steps; where another notices first or instead, that one too."""
+    if not kill.by:
+        return kill.reason
+    other = f"{kill.by}, {kill.steps}"
     if kill.named_steps is None:
-        return f"{kill.breaks} is not violated" if kill.by else kill.breaks
-    return "the same" if kill.by == kill.breaks else f"{kill.breaks}, in {kill.named_steps}"
+        return f"not by {kill.breaks}\nbut by {other}"
+    named = f"{kill.breaks}, {kill.named_steps}"
+    return named if kill.by == kill.breaks else f"{named}\nfirst by {other}"
 
 
 # Survivors
@@ -211,6 +213,7 @@ def run_survivors(protocol: str, scope: str, *, report_format: str, output: Path
             head=("fate", "part", "dropped"),
             rows=tuple((c.fate.value, c.name, c.text) for c in left),
             summary=f"{len(changes)} parts of {protocol} dropped in turn at {scope}: {', '.join(counts)}",
+            shown=3,
             document={
                 "format": "reef-ref.survivors",
                 "version": 1,

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from reef_ref.cli.trouble import Trouble
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from model_check.explore import Progress
 
-T = TypeVar("T")
+WIDTH = 100
+"""Columns of text that goes to no terminal."""
 
 
 def check_writable(path: Path | None) -> None:
@@ -82,6 +86,26 @@ def _unwritable(path: Path, error: OSError) -> Trouble:
     return Trouble(f"--output {path}: cannot be written: {error.strerror or error}")
 
 
+def plain(draw: Callable[[Console], None]) -> str:
+    """What `draw` prints, as text for no terminal."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=WIDTH, color_system=None, highlight=False)
+    draw(console)
+    assert isinstance(console.file, io.StringIO)
+    return "".join(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
+
+
+def display(draw: Callable[[Console], None]) -> None:
+    """Print to standard output, in the terminal's width and colours if it is one."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        draw(Console(highlight=False))
+    else:
+        sys.stdout.write(plain(draw))
+
+
 @contextmanager
 def progress(first: str) -> Iterator[Callable[[Progress], None] | None]:
     """A status line on a terminal's standard error, and what updates it; none where nobody looks."""
@@ -110,4 +134,4 @@ def _line(now: Progress) -> str:
     return f"{now.doing}: {now.states:,} states, depth {now.depth}{fringe}{rate}"
 
 
-__all__ = ["check_writable", "progress", "status", "write"]
+__all__ = ["check_writable", "display", "plain", "progress", "status", "write"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from model_check.report import as_json, as_text, show
 from model_check.simulate import Simulation, simulate
 from reef_ref.cli.catalogue import asked
-from reef_ref.cli.output import check_writable, progress, write
+from reef_ref.cli.output import check_writable, display, progress, write
 from reef_ref.cli.trouble import Status, Trouble
 from spec.lang import Misuse
 
@@ -46,10 +47,8 @@ def run_simulate(
     if output is not None:
         write(output, written(found))
         print(f"reef-ref: {_verdict(found)}; the report is in {output}", file=sys.stderr)
-    elif report_format == "text" and sys.stdout.isatty():
-        from rich.console import Console
-
-        show(found, Console(highlight=False))
+    elif report_format == "text":
+        display(partial(show, found))
     else:
         sys.stdout.write(written(found))
     if found.violation:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reef_ref.cli.output import write
+from reef_ref.cli.output import display, plain, write
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 100
 STYLES = {"killed": "green", "killed by another": "yellow", "survived": "bold red", "undetermined": "yellow"}
 
 
 @dataclass(frozen=True)
 class Report:
-    """A table with a sentence below it; `document` is the same for programs."""
+    """A table with a sentence below it; `document` is the same for programs.
+
+    As text, only the first `shown` columns are told, and all but the last of those are never broken.
+    """
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     summary: str
     document: dict[str, Any]
+    shown: int
 
 
 def deliver(report: Report, report_format: str, output: Path | None) -> None:
@@ -33,10 +36,8 @@ def deliver(report: Report, report_format: str, output: Path | None) -> None:
     if output is not None:
         write(output, _written(report, report_format))
         print(f"reef-ref: {report.summary}; the report is in {output}", file=sys.stderr)
-    elif report_format == "text" and sys.stdout.isatty():
-        from rich.console import Console
-
-        _show(report, Console(highlight=False))
+    elif report_format == "text":
+        display(partial(_show, report))
     else:
         sys.stdout.write(_written(report, report_format))
 
@@ -47,15 +48,12 @@ def _written(report: Report, report_format: str) -> str:
             return json.dumps(report.document, indent=2, ensure_ascii=False) + "\n"
         case "markdown":
             rows = [report.head, tuple("---" for _ in report.head), *report.rows]
-            lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+            lines = [
+                "| " + " | ".join(cell.replace("|", "\\|").replace("\n", ", ") for cell in row) + " |" for row in rows
+            ]
             return "\n".join([*lines, "", f"{report.summary}."]) + "\n"
         case _:
-            from rich.console import Console
-
-            console = Console(file=io.StringIO(), width=WIDTH, color_system=None, highlight=False)
-            _show(report, console)
-            assert isinstance(console.file, io.StringIO)
-            return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
+            return plain(partial(_show, report))
 
 
 def _show(report: Report, console: Console) -> None:
@@ -63,10 +61,11 @@ def _show(report: Report, console: Console) -> None:
     from rich.text import Text
 
     if report.rows:
-        table = Table(*report.head, box=None, padding=(0, 2, 0, 0), header_style="dim")
-        for column in table.columns:
+        table = Table(*report.head[: report.shown], box=None, padding=(0, 2, 0, 0), header_style="dim")
+        for number, column in enumerate(table.columns):
             column.overflow = "fold"
-        for first, *rest in report.rows:
+            column.no_wrap = number < report.shown - 1
+        for first, *rest in (row[: report.shown] for row in report.rows):
             table.add_row(Text(first, style=STYLES.get(first, "")), *map(Text, rest))
         console.print(table)
         console.print()

@@ -1,6 +1,6 @@
 """A small language for protocols: typed actions traced once into a tree that many readers share.
 
-Nothing here knows about engines, weights or caches, and nothing beyond the standard library is imported.
+Nothing here knows what a protocol is about, and nothing beyond the standard library is imported.
 """
 
 from spec.lang.protocol import Action, CanReach, Protocol, Step, when, wherever

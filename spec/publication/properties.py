@@ -391,10 +391,16 @@ def failure_admits_only_repair(s: State, t: State) -> Bool:
 
 @publication.step_property
 def everybody_answers(s: State, t: State) -> Bool:
-    """Only a process answers a call, and a call has succeeded only when every handle has answered."""
+    """Only a process answers a call, once, and a call has succeeded only when every handle has answered."""
     fails = t.stage.is_in(Stage.DOWN, Stage.RETIRE, Stage.IDLE)
     return all_of(
         forall(Engine, lambda e: (~s.done[e] & t.done[e]).implies(live(s, e))),
+        forall(
+            Engine,
+            lambda e: (s.done[e] & t.done[e] & (s.stage == Stage.SEND) & live(t, e)).implies(
+                (t.weights[e] == s.weights[e]) & (t.reports[e] == s.reports[e])
+            ),
+        ),
         (s.stage.is_in(*CALLS) & (t.stage != s.stage)).implies(
             fails | forall(Engine, lambda e: (s.slot[e] == Slot.EMPTY) | s.done[e])
         ),

@@ -97,11 +97,7 @@ def acknowledge(s: State) -> Step:
         **begin(
             s,
             Errand.ACKNOWLEDGE,
-            ite(
-                s.memory_status == Marker.READY_TO_COMMIT,
-                Stage.RECORD_HEAD,
-                following(s, Stage.RECORD_HEAD),
-            ),
+            ite(s.memory_status == Marker.READY_TO_COMMIT, Stage.RECORD_HEAD, following(s, Stage.RECORD_HEAD)),
         )
     )
 

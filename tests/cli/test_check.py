@@ -88,6 +88,13 @@ def test_only_the_asked_property_is_judged(capsys: Captured) -> None:
     assert run(capsys, *args)[0] == 3, "what the mutant breaks is not judged, and a goal is out of reach"
 
 
+def test_a_mutant_is_judged_by_the_property_that_it_names(capsys: Captured) -> None:
+    """So that the story is the one that the mutant is about, though another property may notice sooner."""
+    for mutant, judged in (("runs-ahead", "loaded_was_named"), ("misnamed", "target_grows")):
+        _, out, _ = run(capsys, "check", TOY, "--mutant", mutant, "--format", "json")
+        assert [c["name"] for c in json.loads(out)["claims"]] == [judged, "published"]
+
+
 def test_symmetry_and_orbits(capsys: Captured) -> None:
     _, with_symmetry, _ = run(capsys, "check", TOY, "--format", "json", "--orbits")
     _, without, _ = run(capsys, "check", TOY, "--format", "json", "--no-symmetry")
