@@ -427,7 +427,7 @@ class Boxes:
 
     # Renaming
 
-    def renumbered(self, box: Box, maps: Mapping[str, Sequence[int]]) -> list[Box]:
+    def renumbered(self, box: Box, maps: Mapping[str, Sequence[int]]) -> Box:
         """A box after the values of some natural sorts were given other numbers.
 
         Where several keys of a relation get one number, the new key has what any of them had.
@@ -445,7 +445,7 @@ class Boxes:
                         after[position[cell]] = max(after[position[cell]], new)
                 changed.add(tuple(after))
             sets.append(self.number(frozenset(changed)))
-        return [(*sets, box[-1])]
+        return (*sets, box[-1])
 
     def _moved(self, cell: int, maps: Mapping[str, Sequence[int]]) -> tuple[int, Sequence[int]]:
         """Where a cell goes, and what its values become."""

@@ -14,10 +14,12 @@ import enum
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from model_check.boxes import Box, Boxes, Condition, TooMany, Writes, cone
 from model_check.evaluate import Instance, Refused, Space
 from model_check.reasons import reasons
+from spec.lang.nodes import Var, renamed
 from spec.lang.protocol import Property
 from spec.lang.text import show
 
@@ -43,27 +45,44 @@ class Held(enum.Enum):
     ALL = "violated in all"
 
 
+Shown = tuple[tuple[int, frozenset[int]], ...]
+"""Cells, by position (`Space.cell`), and the values that each may have."""
+
+
 @dataclass(frozen=True)
 class Seen:
-    """A step that an observation may have been: an action and its arguments, None for each that is not known."""
+    """Something that an observation may have been.
 
-    action: str
+    Attributes:
+        action: the action that happened; none: no step, only a look at the state.
+        args: its arguments, None for each that is not known.
+        shown: what cells show right after it.
+        ahead: the action has had its effect, which is what is shown, but will be observed only later: who acted and who
+            was acted on tell of it each in their own time.
+    """
+
+    action: str = ""
     args: tuple[int | None, ...] = ()
+    shown: Shown = ()
+    ahead: bool = False
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What was observed.
+    """One of several things that may have been seen, and what may have happened unobserved just before.
 
-    Attributes:
-        steps: what it may have been; of nothing: no step, only a look at the state.
-        shown: cells, by position (`Space.cell`), and the values each may have right after the step.
-        unlogged: further actions that may have happened unobserved just before, besides the hidden ones.
+    `unlogged` names such actions, besides the hidden ones.
     """
 
-    steps: tuple[Seen, ...] = ()
-    shown: tuple[tuple[int, frozenset[int]], ...] = ()
+    seen: tuple[Seen, ...]
     unlogged: frozenset[str] = frozenset()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.seen, self.unlogged))
 
 
 @dataclass(frozen=True)
@@ -115,6 +134,7 @@ class _Tables:
     sets: list[tuple[Box, ...]] = field(default_factory=list)
     numbers: dict[tuple[Box, ...], int] = field(default_factory=dict)
     after: dict[tuple[int, Observation], _Next] = field(default_factory=dict)
+    renumbered: dict[tuple[int, object], int] = field(default_factory=dict)
 
 
 class Explainer:
@@ -152,12 +172,18 @@ class Explainer:
         self._invariants = self._claimed(claims, stepwise=False)
         self._stepwise = self._claimed(claims, stepwise=True)
         self._tables = _Tables()
-        self._cut = self._was_cut = False
+        self._cut = False
+        first = [part for s in space.initial_states() for part in self._marked(self.boxes.of_state(s))]
+        self._first = self.boxes.explicit(self._closed(first, self.hidden))
+        self.begin()
+
+    def begin(self) -> None:
+        """Be at the beginning of a trace. What was found before is kept, and makes the next trace faster."""
         self.index = 0
         self.problem: Inexplicable | None = None
         self.reason = ""
-        first = [part for s in space.initial_states() for part in self._marked(self.boxes.of_state(s))]
-        self._current = self._number(self._closed(first, self.hidden))
+        self._was_cut = False
+        self._current = self._number(self.boxes.merged(self.boxes.numbered(self._first)))
 
     def _claimed(self, claims: Sequence[Property], *, stepwise: bool) -> list[tuple[int, Condition]]:
         return [
@@ -279,9 +305,14 @@ class Explainer:
 
     def renumber(self, maps: Mapping[str, Sequence[int]]) -> None:
         """Give the values of natural sorts other numbers, in every possible state."""
-        if not self.lost:
-            renamed = [b for box in self.possible for b in self.boxes.renumbered(box, maps)]
-            self._current = self._number(self.boxes.merged(renamed))
+        if self.lost:
+            return
+        key = (self._current, tuple((name, tuple(table)) for name, table in maps.items()))
+        known = self._tables.renumbered.get(key)
+        if known is None:
+            renamed = (self.boxes.renumbered(box, maps) for box in self.possible)
+            known = self._tables.renumbered[key] = self._number(self.boxes.merged(renamed))
+        self._current = known
 
     # How it is found
 
@@ -308,10 +339,7 @@ class Explainer:
         try:
             if observation.unlogged - self.hidden:
                 before = self._closed(before, self.hidden | observation.unlogged)
-            after = [box for seen in observation.steps for i in self._meant(seen) for box in self._after(i, before)]
-            if not observation.steps:
-                after = list(before)
-            shown = [kept for box in after if (kept := self._shown(box, observation.shown)) is not None]
+            shown = [box for seen in observation.seen for box in self._what_follows(seen, before)]
             if shown:
                 return _Next(self._number(self._closed(shown, self.hidden)), self._cut)
             if self._cut:
@@ -319,6 +347,30 @@ class Explainer:
             return _Next(problem=(tuple(self._object(before, observation)), self._open(before)))
         except TooMany as error:
             return _Next(reason=str(error))
+
+    def _what_follows(self, seen: Seen, before: tuple[Box, ...]) -> Iterator[Box]:
+        if not seen.action:
+            after: Iterable[Box] = before
+        elif seen.ahead:
+            yield from self._about_to(seen, before)
+            return
+        else:
+            after = (box for instance in self._meant(seen) for box in self._after(instance, before))
+        yield from (kept for box in after if (kept := self._shown(box, seen.shown)) is not None)
+
+    def _about_to(self, seen: Seen, before: tuple[Box, ...]) -> Iterator[Box]:
+        """The states in which a step is possible that leads to what is shown."""
+        for instance in self._meant(seen):
+            for box in self._enabled(instance, before):
+                for part, writes in self.boxes.effects(instance, box):
+                    if isinstance(writes, Refused):
+                        self._cut = True
+                        continue
+                    written = dict(writes)
+                    if all(written[cell] in allowed for cell, allowed in seen.shown if cell in written):
+                        rest = tuple(item for item in seen.shown if item[0] not in written)
+                        if (kept := self._shown(part, rest)) is not None:
+                            yield kept
 
     def _meant(self, seen: Seen) -> Iterator[Instance]:
         """The instances that a step may have been."""
@@ -328,7 +380,7 @@ class Explainer:
             ):
                 yield instance
 
-    def _shown(self, box: Box, shown: Iterable[tuple[int, frozenset[int]]]) -> Box | None:
+    def _shown(self, box: Box, shown: Shown) -> Box | None:
         kept: Box | None = box
         for cell, allowed in shown:
             if kept is not None:
@@ -428,12 +480,15 @@ class Explainer:
 
     def _object(self, before: tuple[Box, ...], observation: Observation) -> Iterator[Objection]:
         """For each step that it may have been, the objection of the instance that came furthest."""
-        if not observation.steps:
-            yield self._disagreement("", before, observation.shown)
-        for seen in observation.steps:
+        for seen in observation.seen:
+            if seen.ahead:
+                continue
+            if not seen.action:
+                yield self._disagreement("", before, seen.shown)
+                continue
             best: tuple[int, Objection] | None = None
             for instance in self._meant(seen):
-                reached, objection = self._against(instance, before, observation)
+                reached, objection = self._against(instance, before, seen.shown)
                 if best is None or reached > best[0]:
                     best = reached, objection
             if best is None:
@@ -441,7 +496,7 @@ class Explainer:
             else:
                 yield best[1]
 
-    def _against(self, instance: Instance, before: tuple[Box, ...], observation: Observation) -> tuple[int, Objection]:
+    def _against(self, instance: Instance, before: tuple[Box, ...], shown: Shown) -> tuple[int, Objection]:
         name, boxes = self.space.instance_name(instance), before
         guard = self._guards[instance.action.name, instance.args]
         for reached, condition in enumerate(guard):
@@ -453,17 +508,13 @@ class Explainer:
                 return reached, Objection(name, self._told(condition), tuple(facts))
             boxes = remaining
         after = tuple(self._after(instance, before))
-        return len(guard), self._disagreement(name, after, observation.shown)
+        return len(guard), self._disagreement(name, after, shown)
 
     def _told(self, condition: Condition) -> str:
-        from spec.lang.nodes import Var, renamed
-
         names = {var: Var(var.sort, self.space.value_name(var.sort, n)) for var, n in condition.env.items()}
         return show(renamed(condition.node, names))
 
-    def _disagreement(
-        self, name: str, after: tuple[Box, ...], shown: Iterable[tuple[int, frozenset[int]]]
-    ) -> Objection:
+    def _disagreement(self, name: str, after: tuple[Box, ...], shown: Shown) -> Objection:
         """The first cell whose shown values no state has that agrees on those before it."""
         for cell, allowed in shown:
             kept = [box for b in after if (box := self.boxes.show(b, cell, allowed)) is not None]
@@ -476,4 +527,4 @@ class Explainer:
         return Objection(name, "nothing more", ())
 
 
-__all__ = ["Explainer", "Held", "Inexplicable", "Objection", "Observation", "Seen", "Verdict"]
+__all__ = ["Explainer", "Held", "Inexplicable", "Objection", "Observation", "Seen", "Shown", "Verdict"]
