@@ -10,8 +10,9 @@ engine: whether it may run, on which load, and whose KV was there to be reused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from model_check.evaluate import Space
 from model_check.explain import Explainer, Observation, Seen, Shown
@@ -32,10 +33,34 @@ UNLOGGED = frozenset(
 """Actions that happen whether or not anybody tells. Of a retirement each engine that has gone is told: maybe none."""
 GIVING_UP = frozenset({"barrier_fails", "transfer_fails", "continue_fails"})
 """What may have gone before engines are retired: a cancelled call is told by nobody."""
-TOLD_LATER = ("pause", "continue_generation", "rebuild")
-"""Calls that have had their effect when an engine tells of a request, though the answer may not have been told yet."""
+TOLD_LATER: Mapping[type[Event], tuple[str, ...]] = MappingProxyType(
+    {
+        events.Admit: ("rebuild",),
+        events.Start: ("continue_generation", "rebuild"),
+        events.StartOnHit: ("continue_generation", "rebuild"),
+        events.Finish: (),
+        events.Retract: ("pause",),
+    }
+)
+"""Calls that must have had their effect when an engine tells of a request, though the answer may not be told yet."""
+ANSWERS = frozenset(
+    (
+        *("pause", "flush", "release", "rebuild", "resume_weights", "resume_kv", "continue_generation"),
+        *("send", "send_tears", "send_without_stamp", "stamp_without_bytes"),
+    )
+)
+"""Calls that may have had their effect though their answer was lost: before a failure is told, or a life ends."""
+WRITES = frozenset(
+    (
+        *("record_running", "record_checkpoint", "declare", "record_target", "record_ready", "record_head"),
+        *("record_complete", "record_rejecting", "record_rejected", "declare_retired", "restore_previous_record"),
+    )
+)
+"""Writes that may be durable though the life that made them ended before it could tell."""
 WATCHED = ("made_by",)
 """Fields that no step depends on, and that events show all the same."""
+MOST_READ = 50_000
+"""Different events whose reading is kept."""
 LOADS, CONTENTS = 7, 7
 """Load ids and checkpoints, by number, that are told apart at a time: those in the record, and what engines have."""
 OLDER = 1
@@ -50,11 +75,11 @@ FAILED = {
     "resume weights": ("transfer_fails", "find_dead"),
     "send": ("transfer_fails", "find_dead"),
     "resume kv": ("transfer_fails", "find_dead"),
-    "report": ("transfer_fails", "find_mismatch"),
-    "checksum": ("transfer_fails", "find_mismatch"),
+    "report": ("transfer_fails", "find_mismatch", "continue_fails", "find_dead_at_continue"),
+    "checksum": ("transfer_fails", "find_mismatch", "continue_fails", "find_dead_at_continue"),
     "continue": ("continue_fails", "find_dead_at_continue"),
 }
-"""For each kind of call that failed, what that was."""
+"""For each kind of call that failed, what that was. After a rejection engines are asked before they are continued."""
 PLAIN = frozenset(
     (
         *("all_paused", "all_flushed", "all_released", "all_rebuilt", "all_weights_back", "all_sent", "all_kv_back"),
@@ -108,6 +133,8 @@ class Reader:
         self.space = space
         self.explainer = explainer
         self.names = Names()
+        self._fresh = True
+        self._going_on = False
         self._known: dict[object, Observation] = {}
 
     def read(self, event: Event) -> Observation:
@@ -117,12 +144,16 @@ class Reader:
             Unreadable: it speaks of an engine that the world does not have.
         """
         self._name_what_was_there(event)
-        key = (*_telling(event), *self._numbers(event))
+        key = (self._going_on, *_telling(event), *self._numbers(event))
         known = self._known.get(key)
         if known is None:
-            if len(self._known) > 50_000:
+            if len(self._known) > MOST_READ:
                 self._known.clear()
             known = self._known[key] = self._observation(event)
+        if self._going_on and not isinstance(event, events.OfRequest | events.Die):
+            self._going_on = False
+        if isinstance(event, events.RestorePreviousRecord):
+            self._going_on = True
         return known
 
     def after(self, event: Event) -> None:
@@ -159,13 +190,16 @@ class Reader:
         """A load without a name may get one: the first is in no record, and what was written may not be told."""
         if self.explainer.lost:
             return
-        if isinstance(event, events.Restart) and self.explainer.values("disk_status") == {_value(Marker.NONE)}:
-            # A new life calls the same first load by an id of its own.
-            self.names.loads = {name: n for name, n in self.names.loads.items() if n}
+        if isinstance(event, events.Restart):
+            self._fresh = True
         load = None if isinstance(event, events.RecordTarget | events.OfRequest) else _load_of(event)
         if load is not None and load not in self.names.loads:
             number = self._established()
-            if number is not None and number not in self.names.loads.values():
+            if number == 0 and self._fresh and self.explainer.values("memory_status") == {_value(Marker.NONE)}:
+                # Without a record, every life calls the first load by an id of its own.
+                self._fresh = False
+                self.names.bind(self.names.loads, load, number)
+            elif number is not None and number not in self.names.loads.values():
                 self.names.loads[load] = number
 
     def _established(self) -> int | None:
@@ -209,16 +243,26 @@ class Reader:
         engine = getattr(event, "engine", None)
         if engine is not None and not 0 <= engine < self.space.scope.sizes["Engine"]:
             raise Unreadable(f"engine {engine} of {self.space.scope.sizes['Engine']}")
-        if name in PLAIN:
-            return Observation((Seen(name),), GIVING_UP if name == "declare_retired" else frozenset())
-        return Observation(tuple(self._seen(event)), self._unlogged(event))
+        seen = (Seen(name),) if name in PLAIN else tuple(self._seen(event))
+        unlogged = self._unlogged(event)
+        return Observation(seen, unlogged, ends=unlogged >= ANSWERS)
 
     def _unlogged(self, event: Event) -> frozenset[str]:
+        if self._going_on:
+            # A life that puts the record of before back goes on at once; in the protocol the next one does.
+            return self._untold(event) | {"restart"}
+        return self._untold(event)
+
+    def _untold(self, event: Event) -> frozenset[str]:
         match event:
+            case events.Crash():
+                return ANSWERS | WRITES
             case events.Restart():
-                return frozenset({"crash", "empty_slot"})
-            case events.Retire() | events.RetireFails():
-                return GIVING_UP
+                return ANSWERS | WRITES | {"crash", "empty_slot"}
+            case events.Retire() | events.RetireFails() | events.DeclareRetired():
+                return ANSWERS | GIVING_UP
+            case events.CallsFail() | events.FindDead():
+                return ANSWERS
             case _:
                 return frozenset()
 
@@ -279,7 +323,7 @@ class Reader:
                 return [Seen("restart", (), self._survivors(survivors))]
             case events.OfRequest():
                 shown = self._looks(event)
-                calls = (Seen(action, (event.engine,), shown, ahead=True) for action in TOLD_LATER)
+                calls = (Seen(action, (event.engine,), shown, ahead=True) for action in TOLD_LATER[type(event)])
                 return [Seen(shown=shown), *calls]
             case _:
                 # A death needs no telling, and an answer that was under way may still be told after it.

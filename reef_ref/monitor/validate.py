@@ -200,13 +200,13 @@ class Validator:
             self._settle(line.event)
             return self.explainer.verdict
         verdict = self.explainer.feed(self.reader.read(line.event))
-        if verdict is Verdict.EXPLAINED or not self.explainer.lost:
-            self.reader.after(line.event)
-        elif self.explainer.problem is not None and self.finding is None:
-            problem = self.explainer.problem
+        problem = self.explainer.problem
+        if problem is not None and self.finding is None:
             self.finding = Finding(
                 at, line.source, line.number, line.event, problem.objections, problem.possible, _note(line.event)
             )
+        elif self.explainer.possible:
+            self.reader.after(line.event)
         return verdict
 
     def _in_order(self, line: events.Line) -> bool:
