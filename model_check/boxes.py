@@ -36,7 +36,7 @@ from spec.lang.nodes import (
 )
 
 Box = tuple[int, ...]
-"""For each block the number of its set of values; last, a bit for each claim that was violated on the way here."""
+"""For each block the number of its set of values; last, bits that tell how it came about, for whoever sets them."""
 Writes = tuple[tuple[int, int], ...]
 """Cells and their new values."""
 UNKNOWN = -1
@@ -281,7 +281,7 @@ class Boxes:
         return known
 
     def covers(self, large: Box, small: Box) -> bool:
-        """Every state of one box is in another, with the same violations."""
+        """Every state of one box is in another, with the same bits."""
         return large[-1] == small[-1] and all(map(self._in, small[:-1], large[:-1]))
 
     def merged(self, boxes: Iterable[Box]) -> tuple[Box, ...]:
@@ -329,6 +329,17 @@ class Boxes:
                 for child in children(node):
                     yield from self._read(child, env)
 
+    def touched(self, instance: Instance) -> tuple[int, ...]:
+        """The blocks that a step may read or write."""
+        cells = {cell for part in instance.action.guard for cell in self._read(part, instance.env)}
+        for write in instance.action.writes:
+            if write.field.name in self.fields:
+                owner: Node = Read(write.field, write.keys, None, after=False)
+                for values in itertools.product(*(range(self.space.scope.cardinality(b.sort)) for b in write.binders)):
+                    env = {**instance.env, **dict(zip(write.binders, values, strict=True))}
+                    cells.update(self._read(owner, env), self._read(write.value, env))
+        return tuple(sorted({self.place[cell][0] for cell in cells if cell in self.place}))
+
     def select(self, condition: Condition, box: Box) -> tuple[Box, ...]:
         """The states of a box where a condition holds."""
         blocks = condition.blocks
@@ -339,13 +350,7 @@ class Boxes:
             known = self._selected[key] = tuple(tuple(b[block] for block in blocks) for b in found)
         if len(known) == 1 and known[0] == key[1:]:
             return (box,)
-        answer = []
-        for numbers in known:
-            part = list(box)
-            for block, number in zip(blocks, numbers, strict=True):
-                part[block] = number
-            answer.append(tuple(part))
-        return tuple(answer)
+        return tuple(put_in(box, blocks, numbers) for numbers in known)
 
     def holds_across(self, condition: Condition, box: Box, writes: Writes) -> bool:
         """A condition on a step holds wherever in a box the step is taken."""
@@ -461,6 +466,14 @@ class Boxes:
         return self.space.cell(owner, moved), value_names(owner, maps)
 
 
+def put_in(box: Box, blocks: Iterable[int], numbers: Iterable[int]) -> Box:
+    """A box with other sets of values in some blocks."""
+    part = list(box)
+    for block, number in zip(blocks, numbers, strict=True):
+        part[block] = number
+    return tuple(part)
+
+
 def value_names(owner: Field, maps: Mapping[str, Sequence[int]]) -> Sequence[int]:
     """What the values of a field become; nothing where they stay."""
     inner = getattr(owner.sort, "of", owner.sort)
@@ -481,4 +494,4 @@ def _grow(find: Find, path: Path) -> _Ask | _Answer:
         return _Ask(asked.cell)
 
 
-__all__ = ["UNKNOWN", "Box", "Boxes", "Condition", "TooMany", "Writes", "cone"]
+__all__ = ["UNKNOWN", "Box", "Boxes", "Condition", "TooMany", "Writes", "cone", "put_in"]

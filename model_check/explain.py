@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from model_check.boxes import Box, Boxes, Condition, TooMany, Writes, cone
+from model_check.boxes import Box, Boxes, Condition, TooMany, Writes, cone, put_in
 from model_check.evaluate import Instance, Refused, Space
 from model_check.reasons import reasons
 from spec.lang.nodes import Var, renamed
@@ -57,8 +57,8 @@ class Seen:
         action: the action that happened; none: no step, only a look at the state.
         args: its arguments, None for each that is not known.
         shown: what cells show right after it.
-        ahead: the action has had its effect, which is what is shown, but will be observed only later: who acted and who
-            was acted on tell of it each in their own time.
+        ahead: the action has had its effect, but will itself be observed only later: who acted and who was acted on
+            tell of it each in their own time.
     """
 
     action: str = ""
@@ -71,18 +71,20 @@ class Seen:
 class Observation:
     """One of several things that may have been seen, and what may have happened unobserved just before.
 
-    `unlogged` names such actions, besides the hidden ones.
+    `unlogged` names such actions, besides the hidden ones. `ends` says that whatever was ahead of its own observation
+    will not be observed any more.
     """
 
     seen: tuple[Seen, ...]
     unlogged: frozenset[str] = frozenset()
+    ends: bool = False
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.seen, self.unlogged))
+        return hash((self.seen, self.unlogged, self.ends))
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class _Tables:
     sets: list[tuple[Box, ...]] = field(default_factory=list)
     numbers: dict[tuple[Box, ...], int] = field(default_factory=dict)
     after: dict[tuple[int, Observation], _Next] = field(default_factory=dict)
+    steps: dict[tuple[object, ...], tuple[tuple[tuple[int, ...], ...], bool]] = field(default_factory=dict)
     renumbered: dict[tuple[int, object], int] = field(default_factory=dict)
 
 
@@ -169,6 +172,9 @@ class Explainer:
             (i.action.name, i.args): tuple(c for part in i.action.guard for c in self.boxes.conditions(part, i.env))
             for i in space.instances
         }
+        self._touched = {(i.action.name, i.args): self.boxes.touched(i) for i in space.instances}
+        self._claims = (1 << len(claims)) - 1
+        self._owed = {key: 1 << len(claims) + n for n, key in enumerate(self._guards)}
         self._invariants = self._claimed(claims, stepwise=False)
         self._stepwise = self._claimed(claims, stepwise=True)
         self._tables = _Tables()
@@ -246,7 +252,7 @@ class Explainer:
         key = (self._current, observation)
         found = self._tables.after.get(key)
         if found is None:
-            if self.boxes.size + len(self._tables.after) > ENTRIES:
+            if self.boxes.size + len(self._tables.after) + len(self._tables.steps) > ENTRIES:
                 self._begin_tables()
                 key = (self._current, observation)
             found = self._tables.after[key] = self._find(self._tables.sets[self._current], observation)
@@ -339,6 +345,8 @@ class Explainer:
         try:
             if observation.unlogged - self.hidden:
                 before = self._closed(before, self.hidden | observation.unlogged)
+            if observation.ends:
+                before = self.boxes.merged((*box[:-1], box[-1] & self._claims) for box in before)
             shown = [box for seen in observation.seen for box in self._what_follows(seen, before)]
             if shown:
                 return _Next(self._number(self._closed(shown, self.hidden)), self._cut)
@@ -349,28 +357,25 @@ class Explainer:
             return _Next(reason=str(error))
 
     def _what_follows(self, seen: Seen, before: tuple[Box, ...]) -> Iterator[Box]:
-        if not seen.action:
-            after: Iterable[Box] = before
-        elif seen.ahead:
-            yield from self._about_to(seen, before)
-            return
-        else:
-            after = (box for instance in self._meant(seen) for box in self._after(instance, before))
-        yield from (kept for box in after if (kept := self._shown(box, seen.shown)) is not None)
+        for box in self._happened(seen, before) if seen.action else before:
+            kept: Box | None = box
+            for cell, allowed in seen.shown:
+                if kept is not None:
+                    kept = self.boxes.show(kept, cell, allowed)
+            if kept is not None:
+                yield kept
 
-    def _about_to(self, seen: Seen, before: tuple[Box, ...]) -> Iterator[Box]:
-        """The states in which a step is possible that leads to what is shown."""
+    def _happened(self, seen: Seen, before: tuple[Box, ...]) -> Iterator[Box]:
+        """A step that happens now; that is ahead of its observation; or that was, and is observed now."""
         for instance in self._meant(seen):
-            for box in self._enabled(instance, before):
-                for part, writes in self.boxes.effects(instance, box):
-                    if isinstance(writes, Refused):
-                        self._cut = True
-                        continue
-                    written = dict(writes)
-                    if all(written[cell] in allowed for cell, allowed in seen.shown if cell in written):
-                        rest = tuple(item for item in seen.shown if item[0] not in written)
-                        if (kept := self._shown(part, rest)) is not None:
-                            yield kept
+            owed = self._owed[instance.action.name, instance.args]
+            for box in self._after(instance, before):
+                if not seen.ahead:
+                    yield box
+                elif not box[-1] & owed:
+                    yield (*box[:-1], box[-1] | owed)
+            if not seen.ahead:
+                yield from ((*box[:-1], box[-1] & ~owed) for box in before if box[-1] & owed)
 
     def _meant(self, seen: Seen) -> Iterator[Instance]:
         """The instances that a step may have been."""
@@ -380,15 +385,25 @@ class Explainer:
             ):
                 yield instance
 
-    def _shown(self, box: Box, shown: Shown) -> Box | None:
-        kept: Box | None = box
-        for cell, allowed in shown:
-            if kept is not None:
-                kept = self.boxes.show(kept, cell, allowed)
-        return kept
-
     def _after(self, instance: Instance, before: Iterable[Box]) -> Iterator[Box]:
         """What a step makes of boxes, with what it violates."""
+        if self.judged:
+            yield from self._judged_after(instance, before)
+            return
+        blocks = self._touched[instance.action.name, instance.args]
+        for box in before:
+            key = (instance.action.name, instance.args, *(box[block] for block in blocks))
+            found = self._tables.steps.get(key)
+            if found is None:
+                was_cut, self._cut = self._cut, False
+                after = self.boxes.merged(self._judged_after(instance, (box,)))
+                found = tuple(tuple(b[block] for block in blocks) for b in after), self._cut
+                self._tables.steps[key] = found
+                self._cut = was_cut
+            self._cut |= found[1]
+            yield from (put_in(box, blocks, numbers) for numbers in found[0])
+
+    def _judged_after(self, instance: Instance, before: Iterable[Box]) -> Iterator[Box]:
         for box in self._enabled(instance, before):
             for part, writes in self.boxes.effects(instance, box):
                 if isinstance(writes, Refused):

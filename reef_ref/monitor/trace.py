@@ -61,7 +61,7 @@ WATCHED = ("made_by",)
 """Fields that no step depends on, and that events show all the same."""
 MOST_READ = 50_000
 """Different events whose reading is kept."""
-LOADS, CONTENTS = 7, 7
+LOADS, CONTENTS = 5, 5
 """Load ids and checkpoints, by number, that are told apart at a time: those in the record, and what engines have."""
 OLDER = 1
 """The number of every load, and of every content, that nothing can be compared with any more."""
