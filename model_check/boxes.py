@@ -97,7 +97,8 @@ def parts(space: Space, node: Node, env: Env) -> Iterator[tuple[Node, Env]]:
         case And(args=args):
             for arg in args:
                 yield from parts(space, arg, env)
-        case Forall(var=var, body=body):
+        # A variable that is bound already may be meant beside the quantifier, too.
+        case Forall(var=var, body=body) if var not in env:
             for value in range(space.scope.cardinality(var.sort)):
                 yield from parts(space, body, {**env, var: value})
         case Not(arg=Not(arg=arg)):
@@ -105,7 +106,7 @@ def parts(space: Space, node: Node, env: Env) -> Iterator[tuple[Node, Env]]:
         case Not(arg=Or(args=args)):
             for arg in args:
                 yield from parts(space, Not(arg), env)
-        case Not(arg=Exists(var=var, body=body)):
+        case Not(arg=Exists(var=var, body=body)) if var not in env:
             yield from parts(space, Forall(var, Not(body)), env)
         case Or(args=args):
             for at, arg in enumerate(args):
@@ -316,7 +317,9 @@ class Boxes:
     def _read(self, node: Node, env: Env) -> Iterator[int]:
         """The cells that a condition may read, more than once each."""
         match node:
-            case Read(field=owner, keys=keys):
+            case Read(field=owner, keys=keys, default=default):
+                if default is not None:
+                    yield from self._read(default, env)
                 options: list[Iterable[int]] = []
                 for key, size in zip(keys, self.space.shapes[owner.name], strict=True):
                     yield from self._read(key, env)

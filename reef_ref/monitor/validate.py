@@ -24,7 +24,7 @@ LONGEST = 1 << 20
 """Bytes that a line may have."""
 LOOKED_AT = 1000
 """Lines that are read before the first is judged, to learn how many engines there are."""
-MOST_ENGINES = 1024
+MOST_ENGINES = 64
 SETTLED = {"record_complete": Marker.COMPLETE, "record_rejected": Marker.REJECTED}
 """Events after which enough is known to begin again."""
 PROVED = (
