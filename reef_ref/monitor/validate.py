@@ -70,8 +70,8 @@ def read(stream: Iterable[bytes]) -> Iterator[Numbered]:
             if text.isspace():
                 continue
             line = events.read_line(text)
-            _check(line, ("source", "number", "at"), events.Line)
-            _check(line.event, [f.name for f in dataclasses.fields(line.event)], type(line.event))
+            _check(line)
+            _check(line.event)
         except (ValueError, RecursionError) as error:
             if not raw.endswith(b"\n"):
                 raise Garbled(number, "is cut off: the trace is truncated") from error
@@ -90,10 +90,20 @@ _CHECKS: dict[str, Any] = {
 }
 
 
-def _check(value: object, names: Iterable[str], kind: type) -> None:
-    for name in names:
-        wanted = str(kind.__dataclass_fields__[name].type)  # type: ignore[attr-defined] # every kind is a dataclass
-        if not _CHECKS[wanted](getattr(value, name)):
+_KINDS: tuple[type[events.Line] | type[events.Event], ...] = (events.Line, *events.EVENTS.values())
+_CHECKED = {
+    kind: [
+        (field.name, str(field.type), _CHECKS[str(field.type)])
+        for field in dataclasses.fields(kind)
+        if field.name != "event"
+    ]
+    for kind in _KINDS
+}
+
+
+def _check(value: events.Line | events.Event) -> None:
+    for name, wanted, fits in _CHECKED[type(value)]:
+        if not fits(getattr(value, name)):
             raise events.MalformedEvent(f"{name} should be {wanted}, not {getattr(value, name)!r}")
 
 
