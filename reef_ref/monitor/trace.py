@@ -10,8 +10,9 @@ engine: whether it may run, on which load, and whose KV was there to be reused.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from model_check.evaluate import Space
@@ -108,10 +109,11 @@ class Names:
     contents: dict[str, int] = field(default_factory=dict)
 
     def bind(self, table: dict[str, int], name: str, number: int) -> None:
-        """Give a name to a number, that of whatever had it before taken away."""
+        """Give a name to a number, that of whatever had it before taken away. A name for two numbers is none."""
         for other in [other for other, had in table.items() if had == number]:
             del table[other]
-        table[name] = number
+        if table.pop(name, number) == number:
+            table[name] = number
 
     def renumber(self, loads: Sequence[int], contents: Sequence[int]) -> None:
         """The numbers have become others; what has fallen among the older ones has no name any more."""
@@ -143,17 +145,18 @@ class Reader:
         Raises:
             Unreadable: it speaks of an engine that the world does not have.
         """
-        self._name_what_was_there(event)
+        if not self.explainer.lost:
+            self._name_what_was_there(event)
         key = (self._going_on, *_telling(event), *self._numbers(event))
         known = self._known.get(key)
         if known is None:
             if len(self._known) > MOST_READ:
                 self._known.clear()
             known = self._known[key] = self._observation(event)
-        if self._going_on and not isinstance(event, events.OfRequest | events.Die):
-            self._going_on = False
         if isinstance(event, events.RestorePreviousRecord):
             self._going_on = True
+        elif self._going_on and not isinstance(event, events.OfRequest | events.Die):
+            self._going_on = False
         return known
 
     def after(self, event: Event) -> None:
@@ -179,6 +182,9 @@ class Reader:
             return ()
         number = self.names.loads.get(load)
         known = () if number is not None else tuple(sorted(self.names.loads.values()))
+        if isinstance(event, events.Send):
+            content = self.names.contents.get(event.checkpoint)
+            return number, known, content, () if content is not None else tuple(sorted(self.names.contents.values()))
         return number, known, *(self._content_of(maker) for maker in _foreign(event))
 
     def _learn(self, table: dict[str, int], name: str, cell: str, *, optional: bool) -> None:
@@ -188,19 +194,18 @@ class Reader:
 
     def _name_what_was_there(self, event: Event) -> None:
         """A load without a name may get one: the first is in no record, and what was written may not be told."""
-        if self.explainer.lost:
-            return
         if isinstance(event, events.Restart):
             self._fresh = True
-        load = None if isinstance(event, events.RecordTarget | events.OfRequest) else _load_of(event)
-        if load is not None and load not in self.names.loads:
-            number = self._established()
-            if number == 0 and self._fresh and self.explainer.values("memory_status") == {_value(Marker.NONE)}:
-                # Without a record, every life calls the first load by an id of its own.
-                self._fresh = False
-                self.names.bind(self.names.loads, load, number)
-            elif number is not None and number not in self.names.loads.values():
-                self.names.loads[load] = number
+        load = _load_of(event)
+        if load is None or load in self.names.loads or isinstance(event, events.RecordTarget | events.OfRequest):
+            return
+        number = self._established()
+        if number == 0 and self._fresh and self.explainer.values("memory_status") == {_value(Marker.NONE)}:
+            # Without a record, every life calls the first load by an id of its own.
+            self._fresh = False
+            self.names.bind(self.names.loads, load, number)
+        elif number is not None and number not in self.names.loads.values():
+            self.names.loads[load] = number
 
     def _established(self) -> int | None:
         """The load that is to be established or served now, if that is certain."""
@@ -284,9 +289,9 @@ class Reader:
             case events.ResumeKv(engine=e):
                 back = (*self._stage(Stage.RESUME_KV), *self._shown("kv_out", 0, e))
                 return [Seen("resume_kv", (e,)), Seen(shown=back)]
-            case events.Send(engine=e, load_id=load):
+            case events.Send(engine=e, load_id=load, checkpoint=checkpoint):
                 ways = (("send", (e,)), ("send_tears", (e, None)), ("send_without_stamp", (e,)))
-                return self._establishing(load, *ways, ("stamp_without_bytes", (e,)))
+                return self._sending(checkpoint, self._establishing(load, *ways, ("stamp_without_bytes", (e,))))
             case events.Verify(load_id=load):
                 return self._establishing(load, ("verify", ()))
             case events.FindDead(call=call) | events.BarrierFails(call=call):
@@ -313,8 +318,7 @@ class Reader:
             case events.BeginRepublish(load_id=load):
                 return self._establishing(load, ("begin_republish", ()))
             case events.CommitHead(load_id=load):
-                shown = self._load("head", load)
-                return [Seen("commit_head", (), shown), Seen(shown=shown)]
+                return [Seen("commit_head", (), self._load("head", load))]
             case events.OpenGate():
                 return [Seen("open_gate"), Seen(shown=self._shown("gate", 1))]
             case events.Crash():
@@ -368,6 +372,14 @@ class Reader:
         target = (*self._shown("memory_status", others), *self._load("memory_target", load))
         return [Seen(action, args, shown) for action, args in ways for shown in (parent, target)]
 
+    def _sending(self, checkpoint: str, ways: Iterable[Seen]) -> Iterable[Seen]:
+        """The bytes are those to be established: the parent's, or the job's. Of each pair of ways one is for each."""
+        number, taken = self.names.contents.get(checkpoint), set(self.names.contents.values())
+        free = tuple(n for n in range(self.space.scope.sizes["Content"] + 1) if n not in taken)
+        names = itertools.cycle(("memory_parent_content", "memory_content"))
+        for way, name in zip(ways, names, strict=False):
+            yield replace(way, shown=(*way.shown, *self._shown(name, free if number is None else number)))
+
     def _survivors(self, survivors: tuple[int, ...]) -> Shown:
         there = (_value(Slot.LIVE), _value(Slot.DEAD))
         return tuple(
@@ -397,19 +409,20 @@ class Reader:
 
 _SAYING = ("engine", "mode", "call", "found", "survivors")
 _FIELDS = {kind: [n for n in _SAYING if n in kind.__dataclass_fields__] for kind in events.EVENTS.values()}
+_LOADS = {
+    kind: next((n for n in ("load_id", "parent", "target") if n in kind.__dataclass_fields__), None)
+    for kind in events.EVENTS.values()
+}
 
 
 def _telling(event: Event) -> tuple[object, ...]:
     """What an event says but for names of jobs, requests and loads."""
-    return type(event), *(getattr(event, name) for name in _FIELDS[type(event)])
+    return type(event), *[getattr(event, name) for name in _FIELDS[type(event)]]
 
 
 def _load_of(event: Event) -> str | None:
-    match event:
-        case events.RecordRunning(parent=load) | events.RecordTarget(target=load):
-            return load
-        case _:
-            return getattr(event, "load_id", None)
+    name = _LOADS[type(event)]
+    return None if name is None else getattr(event, name)
 
 
 def _foreign(event: Event) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from reef_ref import events
 from reef_ref.cli import main
 from reef_ref.events import Line
 from reef_ref.monitor.trace import UNLOGGED, WATCHED, world
-from reef_ref.monitor.validate import Garbled, Validator, read, validate
+from reef_ref.monitor.validate import Finding, Garbled, Validator, read, validate
 from spec.mutants import MUTANTS
 from spec.publication import publication
 from spec.scopes import SCOPES
@@ -280,6 +281,37 @@ def publications(count: int) -> list[Line]:
             *(events.AllContinued(), events.RecordComplete(name), events.OpenGate()),
         ]
     return [Line("run", number, 0.0, event) for number, event in enumerate(told, 1)]
+
+
+def changed(kind: type[events.Event], **fields: object) -> Finding | None:
+    """What is found in two publications if the last event of a kind says something else."""
+    lines = publications(2)
+    last = max(n for n, line in enumerate(lines) if isinstance(line.event, kind))
+    lines[last] = replace(lines[last], event=replace(lines[last].event, **fields))
+    report = fed(lines).report()
+    assert report.finding is None or report.finding.line == last + 1
+    return report.finding
+
+
+LIES: dict[str, tuple[type[events.Event], dict[str, object]]] = {
+    "an id that no record names": (events.Send, {"load_id": "a:9"}),
+    "the parent's id": (events.Send, {"load_id": "a:2"}),
+    "the parent's bytes": (events.Send, {"checkpoint": "/c/1"}),
+    "bytes of no job": (events.Send, {"checkpoint": "/c/9"}),
+    "an id that was used": (events.RecordTarget, {"target": "a:2"}),
+    "another load verified": (events.Verify, {"load_id": "a:2"}),
+    "another load ready": (events.RecordReady, {"load_id": "a:2"}),
+    "another head": (events.CommitHead, {"load_id": "a:2"}),
+    "another parent": (events.RecordRunning, {"parent": "a:1"}),
+    "another mode": (events.Pause, {"mode": "in_place"}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_an_event_says_is_compared_with_what_must_be(lie: str) -> None:
+    kind, fields = LIES[lie]
+    assert changed(kind) is None
+    assert changed(kind, **fields) is not None
 
 
 # Files
