@@ -451,32 +451,42 @@ class Explainer:
     def _closed(self, boxes: Iterable[Box], hidden: Collection[str]) -> tuple[Box, ...]:
         """What may be after any number of hidden steps."""
         steps = [i for name in self.space.protocol.actions if name in hidden for i in self._by_action[name]]
-        current = self.boxes.merged(boxes)
-        done: set[Box] = set()
-        while pending := [box for box in current if box not in done]:
-            found: list[Box] = [box for box in current if box in done]
-            for box in pending:
-                swollen, others = self._swollen(box, steps)
-                done.add(swollen)
-                found += [swollen, *others]
-            current = self.boxes.merged(found)
-        return current
+        todo, done = list(self.boxes.merged(boxes)), set[Box]()
+        closed: tuple[Box, ...] = ()
+        while todo:
+            box = todo.pop()
+            if box in done or any(self.boxes.covers(other, box) for other in closed):
+                continue
+            swollen, others = self._swollen(box, steps)
+            done |= {box, swollen}
+            closed = self.boxes.merged((*closed, swollen))
+            todo += others
+        return closed
 
     def _swollen(self, box: Box, steps: Sequence[Instance]) -> tuple[Box, list[Box]]:
-        """A box with everything that hidden steps can do within one of its blocks, and what else they lead to."""
-        while True:
-            before, others = box, []
-            for instance in steps:
-                for after in self._after(instance, (box,)):
-                    if self.boxes.covers(box, after):
-                        continue
-                    changed = [n for n, (a, b) in enumerate(zip(box, after, strict=True)) if a != b]
-                    if len(changed) == 1 and after[-1] == box[-1]:
-                        box = self.boxes.merged((box, after))[0]
-                    else:
-                        others.append(after)
-            if box == before:
-                return box, [other for other in others if not self.boxes.covers(box, other)]
+        """A box with everything that hidden steps can do within one of its blocks, and what else they lead to.
+
+        Steps that touch few blocks come first, until they add nothing: sets then grow in few stages, and what a step
+        makes of each stage is found once.
+        """
+        ordered = sorted(steps, key=lambda i: len(self._touched[i.action.name, i.args]))
+        seen: dict[int, tuple[int, ...]] = {}
+        number = 0
+        while number < len(ordered):
+            instance, before = ordered[number], box
+            touched = self._touched[instance.action.name, instance.args]
+            number += 1
+            key = tuple(box[block] for block in touched)
+            if not self.judged and seen.get(number) == key:
+                continue
+            seen[number] = key
+            for after in self._after(instance, (box,)):
+                if len(_changed(box, after)) == 1 and not self.boxes.covers(box, after):
+                    box = self.boxes.merged((box, after))[0]
+            if box != before:
+                number = 0
+        others = [a for i in ordered for a in self._after(i, (box,)) if not self.boxes.covers(box, a)]
+        return box, others
 
     # Why not
 
@@ -540,6 +550,13 @@ class Explainer:
                 return Objection(name, f"{called} to be {wanted or 'something else'} after it", (f"{called} is {had}",))
             after = tuple(kept)
         return Objection(name, "nothing more", ())
+
+
+def _changed(box: Box, after: Box) -> list[int]:
+    """The blocks in which two boxes differ, if they agree in what follows the blocks; else more than one."""
+    if box[-1] != after[-1]:
+        return [-1, -1]
+    return [n for n, (a, b) in enumerate(zip(box, after, strict=True)) if a != b]
 
 
 __all__ = ["Explainer", "Held", "Inexplicable", "Objection", "Observation", "Seen", "Shown", "Verdict"]
