@@ -325,6 +325,9 @@ class Reader:
                 return [Seen("crash")]
             case events.Restart(survivors=survivors):
                 return [Seen("restart", (), self._survivors(survivors))]
+            case events.Migrate():
+                # It shows nothing of either engine, and may be told after the request has gone on.
+                return [Seen()]
             case events.OfRequest():
                 shown = self._looks(event)
                 calls = (Seen(action, (event.engine,), shown, ahead=True) for action in TOLD_LATER[type(event)])

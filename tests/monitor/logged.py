@@ -101,7 +101,7 @@ class Teller:
             case "start_on_hit":
                 return [self.hit(args[0], before)]
             case "migrate":
-                return [events.Migrate("r", *args)]
+                return [events.Migrate(args[0], "r", args[1])]
             case "admit" | "finish" | "retract":
                 kinds = {"admit": events.Admit, "retract": events.Retract}
                 return [events.Finish(args[0], "r", ())] if name == "finish" else [kinds[name](args[0], "r")]
