@@ -6,6 +6,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 comma := ,
 LIGHT := .venv/bin
 ENGINE := .venv-engine/bin
+# An engine in the process of the tests changes libraries under it, so parts that need none are tested in another.
+ENGINE_OPTIONS := -o addopts="-q --strict-markers --strict-config"
 # Parts that a checkout may not have.
 ENGINE_PARTS := $(wildcard reef_ref/sglang/__init__.py)
 ENGINE_TESTS := $(wildcard tests/engine/test_*.py)
@@ -78,7 +80,8 @@ endif
 ifneq ($(ENGINE_TESTS),)
 test: test-engine
 test-engine: .venv-engine/.made ## the tests on real SGLang engines
-	$(ENGINE)/python -m pytest -o addopts="-q --strict-markers --strict-config" tests/engine tests/config/test_installed_sglang.py
+	$(ENGINE)/python -m pytest $(ENGINE_OPTIONS) tests/engine/parts tests/config/test_installed_sglang.py
+	$(ENGINE)/python -m pytest $(ENGINE_OPTIONS) tests/engine --ignore=tests/engine/parts
 endif
 
 ifneq ($(SCENARIOS),)

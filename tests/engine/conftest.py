@@ -22,6 +22,15 @@ from reef_ref.testing.tiny_model import write_adapter, write_checkpoint
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that spin on a busy machine slow an engine down twentyfold
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """SGLang's front end leaves sockets to the garbage collector, which warns of them in whatever test it runs."""
+    for warning in (
+        "ignore:Unclosed socket <zmq:ResourceWarning",
+        "ignore:Exception ignored in. <function Socket.__del__:pytest.PytestUnraisableExceptionWarning",
+    ):
+        config.addinivalue_line("filterwarnings", warning)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Remember how it went, for `pytest_unconfigure`."""
