@@ -148,8 +148,15 @@ class Running:
         await self.engine.tokenizer_manager.continue_generation(ContinueGenerationReqInput())
 
     async def flush(self) -> bool:
-        """Flush; whether it went through."""
-        return bool((await self.engine.tokenizer_manager.flush_cache()).success)
+        """Flush; whether it went through.
+
+        SGLang refuses for a moment after an answer, while the batch that ran ahead is still to be delivered.
+        """
+        for _ in range(100):
+            if (await self.engine.tokenizer_manager.flush_cache()).success:
+                return True
+            await asyncio.sleep(0.05)
+        return False
 
     async def update(self, model: str | Path, *, flush: bool = False) -> tuple[bool, str]:
         """Load a checkpoint under the next load id; success and message."""
