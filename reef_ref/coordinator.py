@@ -160,7 +160,8 @@ class Coordinator:
     def health(self) -> CoordinatorHealth:
         """The state of things, now."""
         phase, status = self._publication.phase, self._journal.status
-        replayable = status is None or status.published or status in {Status.UPDATING_WEIGHTS, Status.REJECTED}
+        incumbent = status in {None, Status.REJECTING, Status.REJECTED}
+        replayable = incumbent or status is Status.UPDATING_WEIGHTS or (status is not None and status.published)
         return CoordinatorHealth(
             phase=phase,
             status=status,
