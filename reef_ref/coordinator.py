@@ -93,9 +93,12 @@ class Coordinator:
 
         Raises `AmbiguousTraining`, `MarkerError`, or what a publication raises.
         """
-        self._tell(events.Restart, self._slots.live)
         async with self._lock:
             try:
+                # Until it is known what to do about the record, nobody else changes which engines there are. A monitor
+                # that does not end in time fails the barrier.
+                await self._control.exclude_monitor()
+                self._tell(events.Restart, self._slots.live)
                 if evidence is not None:
                     await self._recovery.restore_previous_record(evidence)
                 await self._recovery.recover()

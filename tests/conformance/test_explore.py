@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from model_check.explain import Verdict
+from reef_ref.publication import Publication
 from tests.conformance.explore import SINGLES, Scenario, explore
+from tests.conformance.world import Layout
 
 
 @pytest.mark.parametrize("scenario", SINGLES, ids=str)
 def test_no_single_fault_breaks_anything(tmp_path: Path, scenario: Scenario) -> None:
-    """Every run settles and serves, or is stuck in RUNNING, which only an operator may resolve."""
-    runs, ends = explore(tmp_path, scenario, pairs=False)
-    print(f"{runs} runs: {dict(ends)}")
-    assert ends["settled"] > ends["RUNNING"] > 0
-    assert ends.total() == runs
+    """Every run settles and serves, or is stuck in RUNNING, which only an operator may resolve; all are explained."""
+    tally = explore(tmp_path, scenario, pairs=False)
+    print(tally)
+    assert tally.ends["settled"] > tally.ends["RUNNING"] > 0
+    assert tally.ends.total() == tally.runs == tally.faults + 1
+    assert tally.traces == {Verdict.EXPLAINED: tally.runs}, "\n\n".join(tally.stories.values())
+
+
+def test_the_protocol_finds_what_no_invariant_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rejection that goes straight to its write, the second time: engines serve the parent all the same."""
+    really = Publication._restore_parent
+
+    async def only_once(self: Any, parent: Any) -> None:
+        if self._control.latched:
+            await really(self, parent)
+
+    monkeypatch.setattr(Publication, "_restore_parent", only_once)
+    tally = explore(tmp_path, Scenario(Layout(colocated=True), (False, True)), pairs=False)
+    assert tally.traces[Verdict.INEXPLICABLE] > 0
+    assert {kind.partition(":")[0] for kind in tally.kinds} == {"record_rejected"}
