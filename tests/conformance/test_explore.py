@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from model_check.explain import Verdict
+from reef_ref.engines.simulated.faults import Fault
 from reef_ref.publication import Publication
-from tests.conformance.explore import SINGLES, Scenario, explore
+from tests.conformance.explore import DISAGREEMENTS, PARTLY_RETIRED, SINGLES, Explorer, Scenario, explore
 from tests.conformance.world import Layout
 
 
@@ -35,3 +36,19 @@ def test_the_protocol_finds_what_no_invariant_sees(tmp_path: Path, monkeypatch: 
     tally = explore(tmp_path, Scenario(Layout(colocated=True), (False, True)), pairs=False)
     assert tally.traces[Verdict.INEXPLICABLE] > 0
     assert {kind.partition(":")[0] for kind in tally.kinds} == {"record_rejected"}
+
+
+def test_each_known_disagreement_is_one(tmp_path: Path) -> None:
+    """A run shows it; the day that nothing is inexplicable there, it leaves the table."""
+    explorer = Explorer(tmp_path)
+    scenario = Scenario(Layout(engines=2), (True,))
+    try:
+        points = explorer.run(scenario, {}).points
+        pause = [point.call for point in points].index("pause", [point.call for point in points].index("train"))
+        failed = explorer.run(scenario, {pause: Fault.FAILS_BEFORE}).points
+        retire = next(n for n in range(pause, len(failed)) if failed[n].call == "shut down")
+        explorer.run(scenario, {pause: Fault.FAILS_BEFORE, retire: Fault.FAILS_BEFORE})
+    finally:
+        explorer.close()
+    assert explorer.tally.kinds == {PARTLY_RETIRED: 1}
+    assert set(DISAGREEMENTS) == {PARTLY_RETIRED}
