@@ -114,10 +114,12 @@ def judge(lines: Sequence[events.Line], engines: int) -> Report:
     return taken.report()
 
 
+GIVING_UP = events.CallsFail | events.FindDead | events.FindMismatch | events.WriteFails
+"""After which engines are retired."""
 PARTLY_RETIRED = "part of the engines were retired"
 DISAGREEMENTS: Mapping[str, str] = {
-    PARTLY_RETIRED: "an engine that does not shut down keeps its slot, behind the latch, while those that do leave "
-    "theirs empty; the protocol retires all engines or none",
+    PARTLY_RETIRED: "engines are shut down one by one, and one that does not shut down keeps its slot, behind the "
+    "latch; the protocol retires all engines or none, at once",
 }
 """What the coordinator does though the protocol does not explain it, and why; what is told after it is not judged."""
 
@@ -126,15 +128,27 @@ def kind_of(lines: Sequence[events.Line], report: Report) -> str:
     """What is the matter with a trace that is not explained: one of `DISAGREEMENTS`, or the event and what it needs."""
     if report.finding is None:
         return report.reason
-    if isinstance(report.finding.event, events.Retire | events.RetireFails):
-        giving_up = itertools.takewhile(
-            lambda event: isinstance(event, events.Retire | events.RetireFails | events.Die | events.OfRequest),
-            (line.event for line in reversed(lines[: report.finding.line])),
-        )
-        if {events.Retire, events.RetireFails} <= {type(event) for event in giving_up}:
-            return PARTLY_RETIRED
+    if _partly_retired([line.event for line in lines[: report.finding.line]], report.engines):
+        return PARTLY_RETIRED
     objections = "; ".join(f"{o.step}: {o.wanted} ({', '.join(o.facts)})" for o in report.finding.objections)
     return f"{report.finding.event.name()}: {objections or report.finding.note}"
+
+
+def _partly_retired(told: Sequence[events.Event], engines: int) -> bool:
+    """Whether a trace ends amid a retirement of some engines and not of others, or of which the rest is not known."""
+    retiring = events.Retire | events.RetireFails | events.Die | events.Crash | events.Restart | events.OfRequest
+    tail = list(itertools.takewhile(lambda event: isinstance(event, retiring), reversed(told)))
+    gave_up = len(tail) < len(told) and isinstance(told[-len(tail) - 1], GIVING_UP)
+    retired = {event.engine for event in tail if isinstance(event, events.Retire)}
+    match told[-1]:
+        case events.Retire() | events.RetireFails():
+            return bool(retired) and any(isinstance(event, events.RetireFails) for event in tail)
+        case events.Restart(survivors=survivors):
+            return gave_up and 0 < len(survivors) < engines
+        case events.OfRequest(engine=engine):
+            return gave_up and bool(retired - {engine})
+        case _:
+            return False
 
 
 def story(lines: Sequence[events.Line], report: Report, before: int = 20) -> str:
