@@ -199,7 +199,7 @@ class Control:
         self._latched = True
         self._verified = None
         bounds, mode = self._settings.bounds, self._settings.pause_mode
-        if not await self._exclude_monitor():
+        if not await self.exclude_monitor():
             reason = f"the health monitor is still retiring an engine after {bounds.exclude_monitor_s:g} s"
             raise CallsFailed("pause", [], reason)
         await self._all(
@@ -347,7 +347,7 @@ class Control:
         self._verified = None
         if not self._settings.owned:
             return
-        if not await self._exclude_monitor():
+        if not await self.exclude_monitor():
             return  # It is retiring an engine that will not end; behind the latch, nobody uses any.
 
         async def retire(slot: int) -> None:
@@ -364,7 +364,8 @@ class Control:
             for failure in error.failures:
                 self._tell(events.RetireFails, failure.slot, str(failure.error) or type(failure.error).__name__)
 
-    async def _exclude_monitor(self) -> bool:
+    async def exclude_monitor(self) -> bool:
+        """Keep the health monitor from emptying slots until engines continue; false if it does not end in time."""
         if self._monitor is not None:
             try:
                 async with asyncio.timeout(self._settings.bounds.exclude_monitor_s):

@@ -93,9 +93,12 @@ class Coordinator:
 
         Raises `AmbiguousTraining`, `MarkerError`, or what a publication raises.
         """
-        self._tell(events.Restart, self._slots.live)
         async with self._lock:
             try:
+                # Until it is known what to do about the record, nobody else changes which engines there are. A monitor
+                # that does not end in time fails the barrier.
+                await self._control.exclude_monitor()
+                self._tell(events.Restart, self._slots.live)
                 if evidence is not None:
                     await self._recovery.restore_previous_record(evidence)
                 await self._recovery.recover()
@@ -160,7 +163,8 @@ class Coordinator:
     def health(self) -> CoordinatorHealth:
         """The state of things, now."""
         phase, status = self._publication.phase, self._journal.status
-        replayable = status is None or status.published or status in {Status.UPDATING_WEIGHTS, Status.REJECTED}
+        incumbent = status in {None, Status.REJECTING, Status.REJECTED}
+        replayable = incumbent or status is Status.UPDATING_WEIGHTS or (status is not None and status.published)
         return CoordinatorHealth(
             phase=phase,
             status=status,

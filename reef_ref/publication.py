@@ -20,7 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from reef_ref import events
-from reef_ref.control import CallsFailed, Control, Mismatch, telling
+from reef_ref.control import Control, Mismatch, telling
 from reef_ref.journal import Journal
 from reef_ref.load_id import LoadId
 from reef_ref.markers import Load, MarkerError, Record, Status
@@ -191,12 +191,18 @@ class Publication:
         """Refuse the candidate, of which no engine has seen a byte, and serve its parent again.
 
         Where training had engines give memory back, they take it back, and what it holds is verified before they
-        generate. Elsewhere they never stopped.
+        generate. Elsewhere they never stopped. A second call after a failed write does all of it again: a write that
+        failed leaves no witness of what was done before it, and nothing that is already so is changed.
+
+        `Refused` where engines were lost on the way: then `republish` restores the parent, and finishes the rejection.
         """
         record = await self._require(job)
         match record.status:
             case Status.REJECTED:
                 return
+            case Status.CHECKPOINT | Status.REJECTING if self.phase.failed:
+                message = f"job {job} is {record.status}, but its engines do not serve the parent ({self.phase})"
+                raise Refused(message)
             case Status.CHECKPOINT:
                 self._tell(events.BeginReject, job)
                 record = await self._journal.write(
@@ -207,18 +213,26 @@ class Publication:
             case _:
                 message = f"job {job} is {record.status}: engines may hold its bytes, so it cannot be rejected"
                 raise Refused(message)
-        if self._control.latched:
-            try:
-                with telling(self._tell, events.TransferFails):
-                    await self._control.resume_weights()
-                    await self._control.resume_kv()
-                    await self._control.verify(record.parent.load_id, record.parent.checksum)
-                self._identity.adopt(record.parent)
-                await self.continue_serving()
-            except (CallsFailed, Mismatch):
-                self.phase = Phase.WEIGHT_SYNC_FAILED
-                raise
+        if self._control.settings.colocated:
+            await self._restore_parent(record.parent)
         await self.record_rejected()
+
+    async def _restore_parent(self, parent: Load) -> None:
+        """Give engines their memory back, and let them generate if they hold what they held before training."""
+        async with self.retiring_on_failure():
+            with telling(self._tell, events.TransferFails):
+                await self._control.resume_weights()
+                await self._control.resume_kv()
+        with telling(self._tell, events.ContinueFails):
+            try:
+                await self._control.verify(parent.load_id, parent.checksum)
+            except Mismatch as error:
+                # To ask again would find the same; only other bytes help.
+                self.phase = Phase.WEIGHT_SYNC_FAILED
+                self._tell(events.ContinueFails, "report", (), (), str(error))
+                raise
+        self._identity.adopt(parent)
+        await self.continue_serving()
 
     async def record_rejected(self) -> None:
         """From REJECTING with engines that serve the parent: record REJECTED."""
@@ -232,7 +246,7 @@ class Publication:
     async def republish(self, load_id: LoadId) -> None:
         """Establish a load again that is served or ready: in new engines, and in those that live, under the same id.
 
-        Without a record this is the initial load; after a rejection, the parent.
+        Without a record this is the initial load; after a rejection, or in one that could not be finished, the parent.
         """
         record = await self._journal.settle()
         load = self.established(record)
@@ -251,14 +265,17 @@ class Publication:
                 self.phase = Phase.AWAITING_COMMIT
                 return
             await self.continue_serving()
-        if record is not None and record.status is Status.HEAD_COMMITTED:
-            await self.record_complete()
+        match None if record is None else record.status:
+            case Status.HEAD_COMMITTED:
+                await self.record_complete()
+            case Status.REJECTING:
+                await self.record_rejected()
 
     def established(self, record: Record | None) -> Load | None:
         """The load that may be sent again as it is; none while a job is under way."""
         if record is None:
             return self._identity.served
-        if record.status.published or record.status is Status.REJECTED:
+        if record.status.published or record.status in {Status.REJECTING, Status.REJECTED}:
             return record.served_after_settling
         return None
 
@@ -297,8 +314,9 @@ class Publication:
         Where memory is shared with training, weights have memory before bytes arrive, and KV only afterwards: until
         then nothing can be put into the cache, even if a pause leaked.
         """
-        with telling(self._tell, events.TransferFails):
+        with telling(self._tell, events.BarrierFails):
             await self._control.release()
+        with telling(self._tell, events.TransferFails):
             await self._control.resume_weights()
             await self._control.send(Path(load.checkpoint), load.load_id)
             await self._control.resume_kv()

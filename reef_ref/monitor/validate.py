@@ -16,9 +16,9 @@ from model_check.evaluate import Space
 from model_check.explain import Explainer, Held, Objection, Verdict
 from reef_ref import events
 from reef_ref.monitor.trace import UNLOGGED, WATCHED, Reader, Unreadable, world
-from spec.lang import Protocol, Scope
+from spec.lang import Protocol, Scope, Step, when
 from spec.publication import publication
-from spec.publication.state import Errand, Marker, Phase, Request, Slot, Stage
+from spec.publication.state import Errand, Marker, Phase, Request, Slot, Stage, State, forget
 
 LONGEST = 1 << 20
 """Bytes that a line may have."""
@@ -154,10 +154,18 @@ class Report:
 def deployment() -> Protocol:
     """The publication protocol where whoever runs a deployment may also end it while nothing is wrong with it.
 
-    What that leaves is what a crash leaves after engines were retired.
+    What that leaves is what a crash leaves after engines were retired. A coordinator that refused the record that it
+    found may die as well, as a process may: the next one finds the same.
     """
     protocol = publication.variant(publication.name, publication.doc)
     protocol.change_action("tear_down", guard=())
+    protocol.remove_action("crash")
+
+    @protocol.fault(by="coordinator")
+    def crash(s: State) -> Step:
+        """The coordinator's process is gone; engines stay as they are."""
+        return when(s.stage != Stage.DOWN).then(**forget())
+
     return protocol
 
 

@@ -3,24 +3,32 @@
 A run without faults lists its points. Each of them gets each fault that it can have; each such run lists the points
 that it reached after its fault, and each of those gets each fault again.
 
-`python -m tests.conformance.explore [--pairs]` prints the number of runs for each deployment.
+Each run is judged twice: by the invariants of its world while it runs, and afterwards by the publication protocol,
+which has to explain everything that was told (`judge`).
+
+`python -m tests.conformance.explore [--pairs]` prints what was run for each deployment, and what came of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
+from model_check.explain import Verdict
+from reef_ref import events
 from reef_ref.engines.simulated.clock import VirtualTimeLoop
 from reef_ref.engines.simulated.faults import Fault, Plan, Point
+from reef_ref.monitor.validate import Report, Validator, called
 from tests.conformance.world import Broken, Checkpoints, Layout, Wish, World, told
 
 CALLS = (
@@ -50,11 +58,103 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended, the points that it reached, and how many of its requests were answered."""
+    """How a run ended, the points that it reached, how many of its requests were answered, and what was told."""
 
     end: str
     points: tuple[Point, ...]
     answered: int
+    lines: Sequence[events.Line]
+
+
+@dataclass
+class Tally:
+    """What was run, and what came of it; tallies add up."""
+
+    runs: int = 0
+    faults: int = 0
+    events: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    traces: Counter[Verdict] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Traces that are not explained, by what is the matter with them."""
+    stories: dict[str, str] = field(default_factory=dict)
+    """The first of each kind."""
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.runs + other.runs,
+            self.faults + other.faults,
+            self.events + other.events,
+            self.ends + other.ends,
+            self.traces + other.traces,
+            self.kinds + other.kinds,
+            other.stories | self.stories,
+        )
+
+    def __str__(self) -> str:
+        traces = ", ".join(f"{self.traces[verdict]} {verdict.value}" for verdict in Verdict)
+        return (
+            f"{self.runs} runs, {self.faults} faults, {self.events} events; traces: {traces}; ends: {dict(self.ends)}"
+        )
+
+
+@cache
+def validator(engines: int) -> Validator:
+    """One for all traces of a process: what a trace teaches about the protocol serves the next one."""
+    return Validator(engines)
+
+
+def judge(lines: Sequence[events.Line], engines: int) -> Report:
+    """What the protocol says of all that was told in a run."""
+    taken = validator(engines)
+    taken.begin()
+    for number, line in enumerate(lines, start=1):
+        if taken.feed(line, number) is Verdict.INEXPLICABLE:
+            break
+    return taken.report()
+
+
+GIVING_UP = events.CallsFail | events.FindDead | events.FindMismatch | events.WriteFails
+"""After which engines are retired."""
+PARTLY_RETIRED = "part of the engines were retired"
+DISAGREEMENTS: Mapping[str, str] = {
+    PARTLY_RETIRED: "engines are shut down one by one, and one that does not shut down keeps its slot, behind the "
+    "latch; the protocol retires all engines or none, at once",
+}
+"""What the coordinator does though the protocol does not explain it, and why; what is told after it is not judged."""
+
+
+def kind_of(lines: Sequence[events.Line], report: Report) -> str:
+    """What is the matter with a trace that is not explained: one of `DISAGREEMENTS`, or the event and what it needs."""
+    if report.finding is None:
+        return report.reason
+    if _partly_retired([line.event for line in lines[: report.finding.line]], report.engines):
+        return PARTLY_RETIRED
+    objections = "; ".join(f"{o.step}: {o.wanted} ({', '.join(o.facts)})" for o in report.finding.objections)
+    return f"{report.finding.event.name()}: {objections or report.finding.note}"
+
+
+def _partly_retired(told: Sequence[events.Event], engines: int) -> bool:
+    """Whether a trace ends amid a retirement of some engines and not of others, or of which the rest is not known."""
+    retiring = events.Retire | events.RetireFails | events.Die | events.Crash | events.Restart | events.OfRequest
+    tail = list(itertools.takewhile(lambda event: isinstance(event, retiring), reversed(told)))
+    gave_up = len(tail) < len(told) and isinstance(told[-len(tail) - 1], GIVING_UP)
+    retired = {event.engine for event in tail if isinstance(event, events.Retire)}
+    match told[-1]:
+        case events.Retire() | events.RetireFails():
+            return bool(retired) and any(isinstance(event, events.RetireFails) for event in tail)
+        case events.Restart(survivors=survivors):
+            return gave_up and 0 < len(survivors) < engines
+        case events.OfRequest(engine=engine):
+            return gave_up and bool(retired - {engine})
+        case _:
+            return False
+
+
+def story(lines: Sequence[events.Line], report: Report, before: int = 20) -> str:
+    """The end of a trace, up to what is not explained."""
+    last = len(lines) if report.finding is None else report.finding.line
+    return "\n".join(called(line.event) for line in lines[max(0, last - before) : last])
 
 
 def faults_of(point: Point) -> tuple[Fault, ...]:
@@ -73,7 +173,7 @@ async def run(checkpoints: Checkpoints, scenario: Scenario, faults: dict[int, Fa
             world.check_history()
     finally:
         await world.close()
-    return Outcome(end, tuple(world.plan.reached), answered)
+    return Outcome(end, tuple(world.plan.reached), answered, world.lines)
 
 
 async def live(world: World, scenario: Scenario) -> tuple[str, int]:
@@ -104,15 +204,27 @@ class Explorer:
     def __init__(self, folder: Path) -> None:
         self._checkpoints = Checkpoints(folder)
         self._loop = VirtualTimeLoop()
-        self.runs = 0
-        self.ends: Counter[str] = Counter()
+        self.tally = Tally()
 
-    def run(self, scenario: Scenario, faults: dict[int, Fault]) -> Outcome:
-        """One run."""
+    def run(self, scenario: Scenario, faults: dict[int, Fault], *, counted: bool = True) -> Outcome:
+        """One run, judged and counted."""
         outcome = self._loop.run_until_complete(run(self._checkpoints, scenario, faults))
-        self.runs += 1
-        self.ends[outcome.end] += 1
+        if counted:
+            self._count(scenario, faults, outcome)
         return outcome
+
+    def _count(self, scenario: Scenario, faults: dict[int, Fault], outcome: Outcome) -> None:
+        report = judge(outcome.lines, scenario.layout.engines)
+        tally = self.tally
+        tally.runs += 1
+        tally.faults += len(faults)
+        tally.events += report.events
+        tally.ends[outcome.end] += 1
+        tally.traces[report.verdict] += 1
+        if report.verdict is not Verdict.EXPLAINED:
+            kind = kind_of(outcome.lines, report)
+            tally.kinds[kind] += 1
+            tally.stories.setdefault(kind, f"{scenario}; {faults}\n{story(outcome.lines, report)}")
 
     def close(self) -> None:
         """Let go of the loop."""
@@ -126,15 +238,12 @@ def singles(outcome: Outcome, after: int = -1) -> Iterator[tuple[int, Fault]]:
             yield number, fault
 
 
-def explore(folder: Path, scenario: Scenario, *, pairs: bool, share: int = 0, of: int = 1) -> tuple[int, Counter[str]]:
-    """All runs of a scenario (or every `of`-th single fault with its pairs); how many, and how they ended."""
+def explore(folder: Path, scenario: Scenario, *, pairs: bool, share: int = 0, of: int = 1) -> Tally:
+    """All runs of a scenario, or every `of`-th single fault with its pairs. Raises `Broken`."""
     explorer = Explorer(folder)
     try:
-        baseline = explorer.run(scenario, {})
-        assert baseline.end == "settled", baseline
-        if share:
-            explorer.runs = 0
-            explorer.ends.clear()
+        baseline = explorer.run(scenario, {}, counted=not share)
+        assert baseline.end == "settled", baseline.end
         for index, (number, fault) in enumerate(singles(baseline)):
             if index % of != share:
                 continue
@@ -142,7 +251,7 @@ def explore(folder: Path, scenario: Scenario, *, pairs: bool, share: int = 0, of
             if pairs:
                 for later, second in singles(first, number):
                     explorer.run(scenario, {number: fault, later: second})
-        return explorer.runs, explorer.ends
+        return explorer.tally
     finally:
         explorer.close()
 
@@ -168,14 +277,13 @@ SHARES = 16
 """Parts of a scenario with pairs, so that several processes share it."""
 
 
-def _part(arguments: tuple[str, Scenario, bool, int, int]) -> tuple[Scenario, int, Counter[str]]:
+def _part(arguments: tuple[str, Scenario, bool, int, int]) -> tuple[Scenario, Tally]:
     folder, scenario, pairs, share, of = arguments
-    runs, ends = explore(Path(folder), scenario, pairs=pairs, share=share, of=of)
-    return scenario, runs, ends
+    return scenario, explore(Path(folder), scenario, pairs=pairs, share=share, of=of)
 
 
-def main() -> None:
-    """Explore and print the number of runs."""
+def main() -> int:
+    """Explore, and print what was run and what came of it; 1 if a run is not explained for no known reason."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", action="store_true", help="also every pair of faults")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
@@ -185,20 +293,22 @@ def main() -> None:
         parts = [(folder, scenario, False, 0, 1) for scenario in SINGLES]
         if options.pairs:
             parts = [(folder, scenario, True, share, SHARES) for scenario in PAIRS for share in range(SHARES)] + parts
-        total: Counter[str] = Counter()
-        by_scenario: Counter[str] = Counter()
+        total = Tally()
+        by_scenario: dict[str, Tally] = {}
         with ProcessPoolExecutor(options.processes) as pool:
-            for done, (scenario, runs, ends) in enumerate(pool.map(_part, parts), start=1):
-                by_scenario[str(scenario)] += runs
-                total += ends
-                print(
-                    f"\r{done} of {len(parts)} parts, {by_scenario.total()} runs", end="", file=sys.stderr, flush=True
-                )
-        print(file=sys.stderr)
-        for scenario_name, runs in by_scenario.items():
-            print(f"{runs:7}  {scenario_name}")
-        print(f"{sum(by_scenario.values()):7}  runs in {time.monotonic() - started:.0f} s; ends: {dict(total)}")
+            for done, (scenario, tally) in enumerate(pool.map(_part, parts), start=1):
+                by_scenario[str(scenario)] = by_scenario.get(str(scenario), Tally()) + tally
+                total += tally
+                print(f"\r{done} of {len(parts)} parts, {total.runs} runs", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    for name, tally in by_scenario.items():
+        print(f"{tally.runs:7}  {name}")
+    print(f"{total}; in {time.monotonic() - started:.0f} s")
+    for kind, times in total.kinds.most_common():
+        known = DISAGREEMENTS.get(kind)
+        print(f"{times} times {kind}; " + (f"known: {known}" if known else f"first in {total.stories[kind]}"))
+    return 1 if total.kinds.keys() - DISAGREEMENTS.keys() else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,7 +1,8 @@
 """Random histories: calls in any order, faults, deaths, crashes, restarts; and what is not possible is refused.
 
 The world checks its invariants on the way (see `world`). Here every call is judged as well: a call that the record does
-not allow changes nothing, on no engine and not on disk.
+not allow changes nothing, on no engine and not on disk. The publication protocol has to explain all that is told of a
+history.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from model_check.explain import Verdict
 from reef_ref.coordinator import Coordinator
 from reef_ref.engines.simulated.clock import VirtualTimeLoop
 from reef_ref.engines.simulated.faults import Fault
 from reef_ref.load_id import LoadId
 from reef_ref.training import Job
+from tests.conformance.explore import DISAGREEMENTS, judge, kind_of
 from tests.conformance.world import Broken, Checkpoints, Layout, Wish, World, told
 
 T = TypeVar("T")
@@ -32,6 +35,7 @@ LAYOUTS = st.builds(
     survive=st.booleans(),
 )
 FAULTS = st.sampled_from([fault for fault in Fault if fault is not Fault.ONLY_LABELS])
+INCUMBENT = {None, "REJECTING", "REJECTED"}
 PUBLISHED = {"READY_TO_COMMIT", "HEAD_COMMITTED", "COMPLETE"}
 
 
@@ -164,7 +168,7 @@ class Deployment(RuleBasedStateMachine):
         coordinator = self.world.coordinator
         if coordinator is not None:
             load_id = LoadId("nowhere", 1) if wrong else coordinator.served.load_id
-            possible = not wrong and (self.status() in {None, "REJECTED"} or self.status() in PUBLISHED)
+            possible = not wrong and (self.status() in INCUMBENT or self.status() in PUBLISHED)
             self.call(lambda c: c.republish(load_id), possible=possible)
 
     @precondition(lambda self: self.world.coordinator is not None)
@@ -188,6 +192,15 @@ class Deployment(RuleBasedStateMachine):
 
         self.do(main())
 
+    def check_trace(self) -> None:
+        """The protocol explains the whole history, up to a known disagreement."""
+        with told(self.world, "a random history"):
+            report = judge(self.world.lines, self.world.layout.engines)
+            if report.verdict is not Verdict.EXPLAINED:
+                kind = kind_of(self.world.lines, report)
+                if kind not in DISAGREEMENTS:
+                    raise Broken(f"{report.verdict.value}: {kind}")
+
     def teardown(self) -> None:
         if hasattr(self, "world"):
             self.world.plan.disarm()
@@ -200,6 +213,7 @@ class Deployment(RuleBasedStateMachine):
             try:
                 self.finish(True)
                 self.do(main())
+                self.check_trace()
             finally:
                 self.loop.close()
                 shutil.rmtree(self.folder)

@@ -81,7 +81,7 @@ async def _flush(control: Any, slots: tuple[int, ...]) -> None:
 def _barrier(patch: pytest.MonkeyPatch, steps: Callable[[Any, tuple[int, ...]], Any]) -> None:
     async def barrier(self: Any) -> None:
         self._latched, self._verified = True, None
-        await self._exclude_monitor()
+        await self.exclude_monitor()
         try:
             async with asyncio.timeout(5):
                 await steps(self, self._slots.live)
@@ -284,7 +284,7 @@ def the_monitor_is_not_excluded(patch: pytest.MonkeyPatch) -> None:
         del self
         return True
 
-    patch.setattr(Control, "_exclude_monitor", nothing)
+    patch.setattr(Control, "exclude_monitor", nothing)
 
 
 @mutant("M18", "old probe", test=test_control.test_a_probe_from_before_a_pause_has_no_power_after_it)

@@ -362,10 +362,11 @@ class World:
                     assert job is not None
                     if (await self.commit(job)) is not None and self.coordinator is not None:
                         await self.call(lambda c: c.republish(c.served.load_id))
+                case Status.REJECTING if not health.ok:
+                    await self.call(lambda c: c.republish(LoadId.parse(health.load_id)))  # noqa: B023
                 case Status.REJECTING:
                     assert job is not None
-                    if (await self.call(lambda c: c.reject(job))) is not None:  # noqa: B023
-                        await self.restart(tear_down=True)
+                    await self.call(lambda c: c.reject(job))  # noqa: B023
                 case Status.RUNNING:
                     await self.restart(tear_down=True)
         record = self.record()

@@ -128,6 +128,8 @@ def test_a_running_job_is_refused_before_any_engine_is_asked(tmp_path: Path) -> 
         health = world.coordinator.health()
         assert not health.ok
         assert not health.recoverable
+        assert world.monitor is not None
+        assert world.monitor.excluded
 
         world.trained.clear()
         world.committed.add("a:7")
@@ -148,6 +150,8 @@ def test_a_record_that_is_not_understood_stops_the_start(tmp_path: Path, data: b
         await world.restart()
         assert world.coordinator is not None
         assert world.coordinator.health().phase is Phase.STOPPED
+        assert world.monitor is not None
+        assert world.monitor.excluded
         assert world.disk.data == data
         assert {point.call for point in world.plan.reached} == {"read"}
         error = await world.call(lambda c: c.publish("job-1"))

@@ -42,7 +42,7 @@ from reef_ref.engines.interface import (
     Update,
     WeightState,
 )
-from reef_ref.engines.simulated.faults import Fault, Plan, Point
+from reef_ref.engines.simulated.faults import CoordinatorDied, Fault, Plan, Point
 from reef_ref.engines.simulated.model import Weights, mix, read_checkpoint
 from reef_ref.engines.simulated.scheduler import Scheduler, SchedulerSettings, Work
 
@@ -279,6 +279,8 @@ class SimulatedEngine:
 
     async def shut_down(self) -> None:
         """End the engine; its requests are reported failed. A dead engine stays dead."""
+        if self._plan.dead:
+            raise CoordinatorDied
         if self._dead is None:
             await self._call("shut down", lambda: self.end("it was shut down"))
 
