@@ -8,10 +8,13 @@ LIGHT := .venv/bin
 ENGINE := .venv-engine/bin
 # An engine in the process of the tests changes libraries under it, so parts that need none are tested in another.
 ENGINE_OPTIONS := -o addopts="-q --strict-markers --strict-config"
-# Parts that a checkout may not have.
+# Parts that a checkout may not have, or that are not wanted: make test ENGINES=no
+ENGINES ?= yes
+ifeq ($(ENGINES),yes)
 ENGINE_PARTS := $(wildcard reef_ref/sglang/__init__.py)
 ENGINE_TESTS := $(wildcard tests/engine/test_*.py)
 SCENARIOS := $(wildcard reef_ref/scenarios/__main__.py)
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help check test test-light lint conformance mutants bench bench-smoke figures lock clean
