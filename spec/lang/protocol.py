@@ -455,8 +455,6 @@ def declared_fields(state: type[Fields], protocol: str) -> dict[str, Field]:
     """The fields of a state class, in order of declaration."""
     fields: dict[str, Field] = {}
     for name, annotation in get_type_hints(state).items():
-        if name == "declared":
-            continue
         with _named(f"{protocol}: field {name}"):
             role = getattr(state, name, None)
             if not (isinstance(role, tuple) and len(role) == 2):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Generic, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 from spec.lang.nodes import (
     BOOL,
@@ -296,8 +296,6 @@ def _arithmetic(node: Node) -> Iterator[Node]:
 
 class Fields:
     """The state of a protocol: one annotation per field. `field` and `ghost` say what each one means."""
-
-    declared: ClassVar[tuple[Field, ...]] = ()
 
 
 def field(doc: str) -> Any:
