@@ -20,7 +20,7 @@ from model_check.story import as_text, tell
 from reef_ref.cli.catalogue import find_mutant, find_protocol, known_mutants, known_scopes
 from reef_ref.cli.mutants import Kill, kill_mutant
 from reef_ref.cli.output import write
-from spec.mutants import UNMISSED
+from spec.publication.mutants import UNMISSED
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 PROTOCOL = "publication"
@@ -86,9 +86,9 @@ def survivors_lines(changes: Iterable[Change]) -> str:
     left = {change.name for change in changes if change.fate is not Fate.KILLED}
     reasons = {name: why for why, names in UNMISSED.items() for name in names}
     if without := sorted(left - set(reasons)):
-        raise ValueError(f"no property misses {', '.join(without)}, and spec.mutants.UNMISSED says not why it stays")
+        raise ValueError(f"no property misses {', '.join(without)}, and UNMISSED says not why it stays")
     if missed := sorted(set(reasons) - left):
-        raise ValueError(f"spec.mutants.UNMISSED says why {', '.join(missed)} stays, which a property does miss")
+        raise ValueError(f"UNMISSED says why {', '.join(missed)} stays, which a property does miss")
     return "\n".join(
         (
             f"Of {len(changes)} parts of actions (each condition of each guard, each update), dropped in turn at scope"

@@ -46,7 +46,12 @@ class Entry:
     mutants: str
 
 
-PROTOCOLS = {"publication": Entry("spec.publication:publication", "spec.scopes:SCOPES", "spec.mutants:MUTANTS")}
+def _in_spec(name: str) -> Entry:
+    package = f"spec.{name}"
+    return Entry(f"{package}:{name}", f"{package}.scopes:SCOPES", f"{package}.mutants:MUTANTS")
+
+
+PROTOCOLS = {name: _in_spec(name) for name in ("publication",)}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ What is abstracted. One request stands for the work of an engine. Load ids are n
 restart. A call is one step, and so is a durable write. A service keeps calling: it commits what is ready and repeats
 what failed, as a durable record of its own lets it.
 
-Where this departs from the upstream coordinator, as its code was read; `spec.mutants` has the upstream way of each:
+Where this departs from the upstream coordinator, as its code was read; `mutants` has the upstream way of each:
 
 * A failed republication is repaired by another one. Upstream's health calls it beyond repair, and tears down engines.
 * A republication is allowed wherever it is known what should be served, after a rejection and during one too. Upstream

@@ -1,9 +1,9 @@
 """Public reports on publications and prefix caches, and what stops each of them here.
 
 `C` rows are reports on other systems and on upstream, `X` rows what reading SGLang's code foretells. A row is stopped
-by a configuration that is judged (`Judged`), by a mutant of a protocol (any in `spec.mutants` whose report names the
-row), by a scenario on a real engine (`LIVE`: any in the scenarios' catalogue that names it), or it is outside, with the
-reason. `Open` says which part of the project still has to stop it.
+by a configuration that is judged (`Judged`), by a mutant of a protocol (any whose report names the row), by a scenario
+on a real engine (`LIVE`: any in the scenarios' catalogue that names it), or it is outside, with the reason. `Open` says
+which part of the project still has to stop it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from reef_ref.config import Refusal, judge
 from reef_ref.lora_schema import AdapterKeys
-from spec.mutants import MUTANTS
+from spec.publication.mutants import MUTANTS
 from tests.cases.table import LIVE, ROWS, Judged, Open, Outside, Row
 
 NO_SUCH_ROWS = {4, 17, 35, 47, 63, 65, 66, 85, 87, 92, 94, 96}

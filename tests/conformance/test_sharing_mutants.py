@@ -1,7 +1,7 @@
 """Mistakes built into the sharing decision, each noticed by the comparison with the specification's table.
 
-Numbered as in the reports that taught them: ``M`` and ``H`` as in `spec.mutants`. M25, a question about adapter keys
-that fails open, is what `tests/config/test_lora_schema.py` is about, H2, names that are not brought to one spelling,
+Numbered as in the reports that taught them: ``M`` and ``H`` as in `mutants`. M25, a question about adapter keys that
+fails open, is what `tests/config/test_lora_schema.py` is about, H2, names that are not brought to one spelling,
 `tests/config/test_rules.py`.
 """
 

@@ -22,9 +22,9 @@ from reef_ref.cli import main
 from reef_ref.events import Line
 from reef_ref.monitor.trace import UNLOGGED, WATCHED, world
 from reef_ref.monitor.validate import Finding, Garbled, Validator, read, validate
-from spec.mutants import MUTANTS
 from spec.publication import publication
-from spec.scopes import SCOPES
+from spec.publication.mutants import MUTANTS
+from spec.publication.scopes import SCOPES
 from tests.monitor.logged import Step, Teller, text, walk
 
 FEW = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from model_check.explore import Verdict, explore
-from spec.mutants import MUTANTS, NOT_HERE, UNMISSED
 from spec.publication import publication
 from spec.publication.coordinator import RECORDS
-from spec.scopes import SCOPES
+from spec.publication.mutants import MUTANTS, NOT_HERE, UNMISSED
+from spec.publication.scopes import SCOPES
 
 STORIES = {
     "no-flush": (25, "start_on_hit"),

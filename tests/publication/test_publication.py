@@ -7,7 +7,7 @@ import pytest
 from model_check.explore import Verdict, explore
 from spec.publication import publication
 from spec.publication.properties import SHOWN_BY
-from spec.scopes import SCOPES
+from spec.publication.scopes import SCOPES
 
 COUNTS = {
     # scope: states with symmetry, steps with symmetry, states without, depth

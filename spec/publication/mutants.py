@@ -1,6 +1,6 @@
 """Wrong protocols, each with what it breaks and the reports that taught it.
 
-A mutant is the publication protocol with one mistake built in. `Mutant.breaks` names the property or recovery that
+A mutant is the publication protocol with one mistake built in; `breaks` names the property or recovery that
 must notice. Reports are numbered as in the reference texts: ``M1`` to ``M35`` are its mutations, ``H1`` to ``H26``
 holes found by reading upstream code, ``C01`` to ``C107`` public reports on other systems, in so far as they describe a
 protocol that went wrong. ``P14``, ``L9`` and the like are invariants whose breach nobody reported yet, ``section 2.4``
@@ -10,12 +10,10 @@ describes upstream code that breaks one. What this protocol cannot express stand
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from spec.lang import Bool, Protocol, Step, Value, all_of, each, exists, forall, ite, when
-from spec.lang.nodes import Node, Read, walk
-from spec.publication import publication
+from spec.lang.mutants import Mutants, also_writing, not_asking, not_writing, only_where
 from spec.publication.coordinator import (
     asks,
     begin,
@@ -47,88 +45,18 @@ from spec.publication.state import (
     live,
     load_to_establish,
     present,
+    publication,
     read_record,
     vacate_all,
 )
 
+MUTANTS = Mutants(publication)
+"""Every mutant by its name."""
 
-@dataclass(frozen=True)
-class Mutant:
-    """One wrong protocol. `build` makes it anew on every call; `report` says where it was seen or foretold."""
-
-    name: str
-    breaks: str
-    report: tuple[str, ...]
-    doc: str
-    build: Callable[[], Protocol]
-
-
-_found: dict[str, Mutant] = {}
-
-Edit = Callable[[Protocol], None]
-
-
-def mutant(breaks: str, *report: str) -> Callable[[Edit], Edit]:
-    """Register what makes a wrong protocol of a right one. Its name is the function's, its meaning the docstring."""
-
-    def register(edit: Edit) -> Edit:
-        name = edit.__name__.replace("_", "-")
-        doc = " ".join((edit.__doc__ or "").split())
-
-        def build() -> Protocol:
-            wrong = publication.variant(f"{publication.name}:{name}", doc)
-            edit(wrong)
-            return wrong
-
-        _found[name] = Mutant(name, breaks, report, doc, build)
-        return edit
-
-    return register
+mutant = MUTANTS.register
 
 
 # Ways to edit
-
-
-def not_writing(p: Protocol, action: str, *fields: str) -> None:
-    """The action leaves these fields as they are."""
-    old = p.actions[action]
-    p.change_action(action, writes=tuple(w for w in old.writes if w.field.name not in fields))
-
-
-def not_asking(p: Protocol, action: str, *fields: str) -> None:
-    """The action is possible whatever these fields say."""
-    old = p.actions[action]
-    p.change_action(action, guard=tuple(part for part in old.guard if not _reads(part) & set(fields)))
-
-
-def _reads(node: Node) -> set[str]:
-    return {part.field.name for part in walk(node) if isinstance(part, Read)}
-
-
-def also_writing(p: Protocol, action: str, updates: Callable[[State], dict[str, object]]) -> None:
-    """An action without parameters makes these updates too, in place of its own to the same fields."""
-    old = p.actions[action]
-
-    def fn(s: State) -> Step:
-        return when().then(**updates(s))
-
-    fn.__name__ = action
-    p.replace_action(fn)
-    new = p.actions[action]
-    kept = tuple(w for w in old.writes if w.field.name not in new.written)
-    p.change_action(action, guard=old.guard, writes=(*kept, *new.writes))
-
-
-def only_where(p: Protocol, action: str, condition: Callable[[State], Bool]) -> None:
-    """An action without parameters needs one more condition."""
-    old = p.actions[action]
-
-    def fn(s: State) -> Step:
-        return when(condition(s)).then()
-
-    fn.__name__ = action
-    p.replace_action(fn)
-    p.change_action(action, guard=(*old.guard, *p.actions[action].guard), writes=old.writes)
 
 
 def reroute(p: Protocol, action: str, to: Callable[[State], Value[Stage] | Stage]) -> None:
@@ -916,9 +844,6 @@ def kv_back_before_the_bytes(p: Protocol) -> None:
     )
     reroute(p, "all_sent", lambda s: Stage.VERIFY)
 
-
-MUTANTS = MappingProxyType(_found)
-"""Every mutant by its name."""
 
 NOT_HERE = MappingProxyType(
     {
