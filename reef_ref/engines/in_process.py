@@ -197,6 +197,9 @@ async def _answer(engine: Any, route: Route, body: dict[str, Any]) -> Answer:
             request = io_struct.UpdateWeightFromDiskReqInput(**body)
             success, message, _ = await manager.update_weights_from_disk(request, None)
             return Answer(200 if success else 400, {"message": message})
+        case Route.CHECK_WEIGHTS:
+            success, message, _, digest = await manager.check_weights(io_struct.CheckWeightsReqInput(**body), None)
+            return Answer(200 if success else 400, {"message": message, "per_engine_checksum": digest})
         case Route.LOAD_ADAPTER:
             return await adapters(manager.load_lora_adapter, io_struct.LoadLoRAAdapterReqInput(**body))
         case Route.UNLOAD_ADAPTER:

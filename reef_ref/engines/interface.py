@@ -91,6 +91,8 @@ class Limits:
     health_s: float = 5.0
     generate_s: float = 600.0
     update_s: float = 300.0
+    checksum_s: float = 120.0
+    """Every byte of the weights is read."""
     memory_s: float = 120.0
     flush_try_s: float = 5.0
     """One try of a flush."""

@@ -70,6 +70,7 @@ class SGLangEngine:
         self._flushed = False
         self._released: frozenset[Region] = frozenset()
         self._uncertain: str | None = None
+        self._unloaded: set[str] = set()
 
     @classmethod
     async def attach(cls, wire: Wire, *, limits: Limits, layout: CheckpointLayout | None = None) -> SGLangEngine:
@@ -113,7 +114,10 @@ class SGLangEngine:
         return self._wire
 
     async def generate(self, request: Request) -> Generation:
-        """Run one request to its end."""
+        """Run one request to its end. `CallRefused` for an adapter that was unloaded here."""
+        if request.adapter in self._unloaded:
+            # SGLang 0.5.23 loads an adapter that it ever held again when a request names it (tokenizer_manager).
+            self._refuse("generate", f"adapter {request.adapter} was unloaded; SGLang would load it again by itself")
         sampling: dict[str, Any] = {
             "temperature": 0.0,
             "max_new_tokens": request.max_new_tokens,
@@ -264,16 +268,35 @@ class SGLangEngine:
             message = f"report at {self.address}: no weight_version in the answer ({error!r})"
             raise EngineNotSupported(message) from error
 
+    async def checksum(self) -> str:
+        """A digest of the weights' content, over all ranks: equal for equal weights, whatever they are called.
+
+        `CallRefused` while the weights' memory is released. SGLang hashes tensors as they lie in memory, so only
+        engines of one layout (ranks, quantization, device) can be compared.
+        """
+        if Region.WEIGHTS in self._released:
+            self._refuse("checksum", "the weights' memory is released; resume it first")
+        body = {"action": "checksum", "selector": "target"}
+        answer = await self._ask(Route.CHECK_WEIGHTS, body, self._limits.checksum_s)
+        digest = answer.get("per_engine_checksum") if isinstance(answer, dict) else None
+        if not isinstance(digest, str) or not digest:
+            message = f"checksum at {self.address}: no per_engine_checksum in the answer ({str(answer)[:200]})"
+            raise EngineNotSupported(message)
+        return digest
+
     async def load_adapter(self, name: str, path: Path) -> AdapterChange:
         """Load a LoRA adapter."""
         await asyncio.to_thread(check_adapter, path)
         body = {"lora_name": name, "lora_path": str(path)}
-        return _adapter_change(name, await self._ask(Route.LOAD_ADAPTER, body, self._limits.control_s))
+        change = _adapter_change(name, await self._ask(Route.LOAD_ADAPTER, body, self._limits.control_s))
+        self._unloaded.discard(name)
+        return change
 
     async def unload_adapter(self, name: str) -> AdapterChange:
         """Unload a LoRA adapter."""
         if self._paused is not None:
             self._refuse("unload adapter", "continue first; SGLang waits for paused requests that use it")
+        self._unloaded.add(name)  # Whatever comes of the call: nobody is to use it any more.
         return _adapter_change(name, await self._ask(Route.UNLOAD_ADAPTER, {"lora_name": name}, self._limits.control_s))
 
     async def health(self) -> Health:

@@ -33,6 +33,8 @@ class Route(StrEnum):
     """Answered by the front end alone."""
     SERVER_INFO = "server_info"
     """Answered with the scheduler's own state, paused or not."""
+    CHECK_WEIGHTS = "weights_checker"
+    """Answered with a digest of the weights' bytes, over all ranks."""
 
 
 @dataclass(frozen=True, slots=True)

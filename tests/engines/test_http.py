@@ -19,7 +19,8 @@ import pytest
 
 httpx = pytest.importorskip("httpx", reason="needs the extra 'engine': httpx is not installed")
 
-from reef_ref.engines.checkpoint import read_layout  # noqa: E402  They need httpx.
+from reef_ref.control import ChecksContent  # noqa: E402  They need httpx.
+from reef_ref.engines.checkpoint import read_layout  # noqa: E402
 from reef_ref.engines.errors import (  # noqa: E402
     CallRefused,
     CheckpointRejected,
@@ -390,5 +391,51 @@ def test_a_handle_that_was_shut_down_says_so(tmp_path: Path) -> None:
         with pytest.raises(EngineUnreachable, match="was shut down"):
             await engine.report()
         assert not (await engine.health()).alive
+
+    asyncio.run(story())
+
+
+def test_an_adapter_that_was_unloaded_is_not_asked_for(tmp_path: Path) -> None:
+    """SGLang would load it again by itself; a new load under the name makes it usable again."""
+
+    async def story() -> None:
+        script = Script(checkpoint(tmp_path / "m"), load_lora_adapter=answer(200, loaded_adapters={"a": "here"}))
+        engine = await engine_of(script)
+        request = Request(input_ids=(1,), max_new_tokens=1, adapter="a")
+        await engine.unload_adapter("a")
+        with pytest.raises(CallRefused, match="adapter a was unloaded"):
+            await engine.generate(request)
+        assert "generate" not in script.routes()
+        (tmp_path / "adapter").mkdir()
+        (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+        checkpoint(tmp_path / "x").joinpath("model.safetensors").rename(
+            tmp_path / "adapter" / "adapter_model.safetensors"
+        )
+        await engine.load_adapter("a", tmp_path / "adapter")
+        with pytest.raises(EngineNotSupported):  # It is asked; this script knows no answer.
+            await engine.generate(request)
+        assert script.routes()[-1] == "generate"
+
+    asyncio.run(story())
+
+
+def test_a_checksum_is_told_or_refused(tmp_path: Path) -> None:
+    """The digest over all ranks; an engine that tells none, or whose weights are away, has no checksum."""
+
+    async def story() -> None:
+        script = Script(checkpoint(tmp_path / "m"), weights_checker=answer(200, per_engine_checksum="abc"))
+        engine = await engine_of(script)
+        assert isinstance(engine, ChecksContent)
+        assert await engine.checksum() == "abc"
+        assert script.asked[-1] == ("weights_checker", {"action": "checksum", "selector": "target"})
+        await engine.pause(PauseMode.RETRACT)
+        await engine.flush()
+        await engine.release(ALL_REGIONS)
+        with pytest.raises(CallRefused, match="memory is released"):
+            await engine.checksum()
+        script.answers["weights_checker"] = answer(200, success=True)
+        await engine.resume(ALL_REGIONS)
+        with pytest.raises(EngineNotSupported, match="no per_engine_checksum"):
+            await engine.checksum()
 
     asyncio.run(story())

@@ -1,0 +1,108 @@
+"""The contract of an engine, `check_driver`, on real SGLang engines: over HTTP and in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from reef_ref.engines.http import connect
+from reef_ref.engines.in_process import start
+from reef_ref.engines.interface import Limits, PauseMode
+from reef_ref.engines.process import serve
+from reef_ref.engines.sglang_engine import SGLangEngine
+from reef_ref.scenarios.configuration import EngineConfiguration
+from reef_ref.scenarios.models import Models
+from reef_ref.scenarios.prompts import prompt
+from reef_ref.testing.driver import CLAUSES, Driver, MakeDriver, check_driver
+
+BOUND_S = 400.0
+LIMITS = Limits(flush_total_s=10.0)
+CONFIGURATION = EngineConfiguration(memory_saver=True, adapters=("A",), provenance="off", limits=LIMITS)
+ARGUMENTS = {
+    "device": "cpu",
+    "attention_backend": "torch_native",
+    "sampling_backend": "pytorch",
+    "dtype": "float32",
+    "max_total_tokens": 60000,
+    "mem_fraction_static": 0.5,
+    "weight_version": "engine:1",
+    "enable_memory_saver": True,
+    "enable_lora": True,
+    "lora_backend": "torch_native",
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    return Models(tmp_path_factory.mktemp("checkpoints"))
+
+
+def driver(engine: SGLangEngine, checkpoints: Models) -> Driver:
+    return Driver(
+        engine=engine,
+        checkpoints=(checkpoints.checkpoint(1), checkpoints.checkpoint(2)),
+        prompt=prompt(1, 400),
+        adapter=checkpoints.adapter("B"),
+        in_flight_tokens=1000,
+        quiet_s=10.0,
+    )
+
+
+async def as_if_new(engine: SGLangEngine, checkpoints: Models) -> SGLangEngine:
+    """An engine takes half a minute to start; a publication of its first checkpoint leaves nothing of what was."""
+    await engine.pause(PauseMode.RETRACT)
+    await engine.flush()
+    await engine.update(checkpoints.checkpoint(1), "engine:1")
+    await engine.continue_generation()
+    return engine
+
+
+def test_an_engine_over_http_keeps_the_contract(checkpoints: Models) -> None:
+    async def check() -> None:
+        async with asyncio.timeout(BOUND_S), serve(CONFIGURATION.settings(checkpoints, None)) as server:
+
+            @asynccontextmanager
+            async def make() -> AsyncIterator[Driver]:
+                engine = await as_if_new(await connect(server.engine.address, limits=LIMITS), checkpoints)
+                try:
+                    yield driver(engine, checkpoints)
+                finally:
+                    await engine.shut_down()
+
+            await keeps_the_contract(make)
+
+    asyncio.run(check())
+
+
+@pytest.mark.usefixtures("sglang_imported")
+def test_an_engine_in_this_process_keeps_the_contract(checkpoints: Models) -> None:
+    async def check() -> None:
+        async with asyncio.timeout(BOUND_S):
+            paths = {"model_path": str(checkpoints.checkpoint(1)), "lora_paths": [f"A={checkpoints.adapter('A')}"]}
+            engine = await start({**ARGUMENTS, **paths}, limits=LIMITS)
+            try:
+
+                @asynccontextmanager
+                async def make() -> AsyncIterator[Driver]:
+                    handle = await SGLangEngine.attach(engine.wire, limits=LIMITS)
+                    yield driver(await as_if_new(handle, checkpoints), checkpoints)
+
+                await keeps_the_contract(make)
+            finally:
+                await engine.shut_down()
+
+    asyncio.run(check())
+
+
+async def keeps_the_contract(make: MakeDriver) -> None:
+    report = await check_driver(make)
+    assert report.held == tuple(CLAUSES)
+    assert not report.skipped
+
+
+def test_the_clause_that_ends_the_engine_is_the_last() -> None:
+    """In this process, the engine that all clauses share ends with the handle of the last one."""
+    assert list(CLAUSES)[-1] == "it_says_whether_it_lives"
