@@ -53,19 +53,26 @@ def run(
     output_format: Annotated[Format, typer.Option("--format", help="Format of the results.")] = Format.TEXT,
     output: Annotated[Path | None, typer.Option("--output", help="Also write the results as JSON here.")] = None,
 ) -> None:
-    """Run scenarios. Exit status: 0 all as they must be, 1 not so, 2 bad use, 130 interrupted."""
+    """Run scenarios. Exit status: 0 all as they must be, 1 not so, 2 bad use, 130 interrupted.
+
+    Interrupted, it reports the scenarios that were played until then.
+    """
     selected = _selected(names or [], every)
     if output is not None and not output.parent.is_dir():
         _bad_use(f"--output {output}: the folder {output.parent} does not exist")
     from reef_ref.scenarios.report import as_json, as_text, write_atomically
 
     started = time.monotonic()
-    outcomes = _run(selected)
+    outcomes, interrupted = _run(selected)
     seconds = time.monotonic() - started
     document = as_json(outcomes, seconds)
     if output is not None:
         write_atomically(output, document)
     typer.echo(document.rstrip() if output_format is Format.JSON else as_text(outcomes, seconds))
+    if interrupted:
+        left = len(selected) - len(outcomes)
+        typer.echo(f"interrupted with {left} scenarios not played; every engine that was started has ended", err=True)
+        raise typer.Exit(INTERRUPTED)
     if not all(outcome.holds for outcome in outcomes):
         raise typer.Exit(NOT_AS_IT_MUST_BE)
 
@@ -89,20 +96,22 @@ def _selected(names: Sequence[str], every: bool) -> Sequence[Scenario]:
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
-def _run(scenarios: Sequence[Scenario]) -> Sequence[Outcome]:
+def _run(scenarios: Sequence[Scenario]) -> tuple[Sequence[Outcome], bool]:
+    """The outcomes, and whether it was interrupted: then those of the scenarios that were played."""
     from reef_ref.scenarios.runner import run_scenarios
+
+    played: list[Outcome] = []
 
     async def until_done_or_terminated() -> Sequence[Outcome]:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await run_scenarios(scenarios, lambda line: typer.echo(line, err=True))
+        return await run_scenarios(scenarios, lambda line: typer.echo(line, err=True), played.append)
 
     try:
-        return asyncio.run(until_done_or_terminated())
+        return asyncio.run(until_done_or_terminated()), False
     except (KeyboardInterrupt, asyncio.CancelledError):
-        typer.echo("interrupted; every engine that was started has ended", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        return played, True
 
 
 def _bad_use(message: str) -> NoReturn:

@@ -26,6 +26,7 @@ SCENARIO_LIMIT_S = 420.0
 """Upper bound of one scenario, in seconds: far above what any takes, so that a hang ends as an error."""
 
 Progress = Callable[[str], None]
+Kept = Callable[[Outcome], None]
 
 
 class Slots:
@@ -55,20 +56,28 @@ class _Played:
     comparisons: Sequence[Comparison]
 
 
-async def run_scenarios(scenarios: Sequence[Scenario], progress: Progress) -> list[Outcome]:
+async def run_scenarios(
+    scenarios: Sequence[Scenario], progress: Progress, keep: Kept = lambda _: None
+) -> list[Outcome]:
     """Run the scenarios and afterwards ask the fresh engines for what the scenarios want compared.
 
-    Every engine ends before this returns, also when it is cancelled. `progress` gets one line for each step.
+    Every engine ends before this returns, also when it is cancelled. `progress` gets one line for each step, and `keep`
+    each outcome as soon as its scenario was played: what is to be compared is still open in it, and does not hold.
     """
     with tempfile.TemporaryDirectory(prefix="reef-ref-scenarios-") as name:
         folder = Path(name)
         models = Models(folder)
         slots = Slots(ENGINES_AT_ONCE)
+
+        async def play(scenario: Scenario) -> _Played:
+            one = await _play(scenario, models, folder / scenario.name, slots, progress)
+            keep(
+                _completed(one, {comparison: _unanswered(comparison, "interrupted") for comparison in one.comparisons})
+            )
+            return one
+
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(_play(scenario, models, folder / scenario.name, slots, progress))
-                for scenario in scenarios
-            ]
+            tasks = [group.create_task(play(scenario)) for scenario in scenarios]
         played = [task.result() for task in tasks]
         answers = await _ask_fresh(played, models, slots, progress)
     return [_completed(one, answers) for one in played]
@@ -90,9 +99,8 @@ async def _play(scenario: Scenario, models: Models, folder: Path, slots: Slots, 
     wrong = sum(not check.holds for check in stage.checks)
     verdict = "failed" if error is not None else f"{wrong} checks do not hold" if wrong else "as it must be so far"
     progress(f"{scenario.name}: {verdict} ({len(stage.checks)} checks, {seconds:.1f} s)")
-    return _Played(
-        Outcome(scenario=scenario, checks=tuple(stage.checks), seconds=seconds, error=error), stage.comparisons
-    )
+    outcome = Outcome(scenario=scenario, checks=tuple(stage.checks), seconds=seconds, error=error)
+    return _Played(outcome, stage.comparisons)
 
 
 Answers = dict[Comparison, Check]
@@ -115,7 +123,7 @@ async def _ask_fresh(played: Sequence[_Played], models: Models, slots: Slots, pr
                         answers[comparison] = comparison.check(generation.output_ids)
             except EngineError as error:
                 for comparison in comparisons:
-                    answers.setdefault(comparison, _unanswered(comparison, error))
+                    answers.setdefault(comparison, _unanswered(comparison, str(error)))
 
     async with asyncio.TaskGroup() as group:
         for fresh, comparisons in wanted.items():
@@ -123,8 +131,8 @@ async def _ask_fresh(played: Sequence[_Played], models: Models, slots: Slots, pr
     return answers
 
 
-def _unanswered(comparison: Comparison, error: EngineError) -> Check:
-    return Check(comparison.label, f"not compared: {error}", f"compared with a {comparison.fresh}", holds=False)
+def _unanswered(comparison: Comparison, reason: str) -> Check:
+    return Check(comparison.label, f"not compared: {reason}", f"compared with a {comparison.fresh}", holds=False)
 
 
 def _completed(one: _Played, answers: Answers) -> Outcome:

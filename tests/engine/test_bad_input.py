@@ -244,7 +244,7 @@ def test_an_interrupted_scenario_leaves_nothing(tmp_path: Path, sent: signal.Sig
         run.send_signal(sent)
         output, _ = run.communicate(timeout=60)
     assert run.returncode == 130, output
-    assert "interrupted; every engine that was started has ended" in output
+    assert "interrupted with 1 scenarios not played; every engine that was started has ended" in output
     assert "Traceback" not in output
     assert_nothing_left(server, port, tmp_path)
 
