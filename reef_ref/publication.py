@@ -91,12 +91,17 @@ class Publication:
         """Make the job's candidate the content of every engine, verified, with engines paused; answer its load id.
 
         A second call for a published job answers the same and does nothing. From UPDATING_WEIGHTS it is the retry.
+        `Refused` from CHECKPOINT after a failure: engines may be retired though the record could not be told so, and
+        then only a restart knows that it has to rebuild.
         """
         record = await self._require(job)
         match record.status:
             case Status.READY_TO_COMMIT | Status.HEAD_COMMITTED | Status.COMPLETE:
                 assert record.load_id is not None
                 return record.load_id
+            case Status.CHECKPOINT if self.phase.failed:
+                message = f"job {job} is {record.status}, but its engines are not as training left them ({self.phase})"
+                raise Refused(message)
             case Status.CHECKPOINT:
                 self._tell(events.BeginPublish, job)
             case Status.UPDATING_WEIGHTS:

@@ -28,10 +28,10 @@ UNLOGGED = frozenset(
     (
         *("admit", "start", "start_on_hit", "finish", "retract", "migrate", "die"),
         *("commit_head", "open_gate"),
-        *("retire", "retire_fails"),
+        *("all_retired", "retire_fails"),
     )
 )
-"""Actions that happen whether or not anybody tells. Of a retirement each engine that has gone is told: maybe none."""
+"""Actions that happen whether or not anybody tells. Of a retirement each engine is told, and not that it has ended."""
 GIVING_UP = frozenset({"barrier_fails", "transfer_fails", "continue_fails"})
 """What may have gone before engines are retired: a cancelled call is told by nobody."""
 TOLD_LATER: Mapping[type[Event], tuple[str, ...]] = MappingProxyType(
@@ -261,9 +261,9 @@ class Reader:
     def _untold(self, event: Event) -> frozenset[str]:
         match event:
             case events.Crash():
-                return ANSWERS | WRITES
+                return ANSWERS | WRITES | {"retire"}
             case events.Restart():
-                return ANSWERS | WRITES | {"crash", "empty_slot"}
+                return ANSWERS | WRITES | {"retire", "crash", "empty_slot"}
             case events.Retire() | events.RetireFails() | events.DeclareRetired():
                 return ANSWERS | GIVING_UP
             case events.CallsFail() | events.FindDead():
@@ -276,7 +276,9 @@ class Reader:
             case events.Pause(engine=e, mode=mode):
                 shown = self._shown("mode", _value(Mode[mode.upper()])) if mode.upper() in Mode.__members__ else ()
                 return [Seen("pause", (e,), shown)]
-            case events.Flush(engine=e) | events.Rebuild(engine=e) | events.EmptySlot(engine=e):
+            case (
+                events.Flush(engine=e) | events.Rebuild(engine=e) | events.EmptySlot(engine=e) | events.Retire(engine=e)
+            ):
                 return [Seen(event.name(), (e,))]
             case events.ContinueGeneration(engine=e):
                 return [Seen("continue_generation", (e,))]
@@ -298,8 +300,6 @@ class Reader:
                 return [Seen(action) for action in FAILED.get(call, ("barrier_fails", "transfer_fails"))]
             case events.TransferFails(call=call) | events.ContinueFails(call=call):
                 return [Seen(action) for action in FAILED.get(call, ("transfer_fails", "continue_fails"))]
-            case events.Retire(engine=e):
-                return [Seen(shown=self._shown("slot", _value(Slot.EMPTY), e))]
             case events.RetireFails(engine=e):
                 return [Seen(shown=self._shown("slot", (_value(Slot.LIVE), _value(Slot.DEAD)), e))]
             case events.RecordRunning(parent=load):

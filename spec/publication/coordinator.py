@@ -29,7 +29,7 @@ from spec.publication.state import (
     load_to_establish,
     present,
     publication,
-    vacate_all,
+    vacate,
 )
 
 # The program order
@@ -378,10 +378,21 @@ def failure(s: State) -> Value[Phase]:
     return ite(s.errand == Errand.TRAIN, Phase.TRAINING_FAILED, Phase.WEIGHT_SYNC_FAILED)
 
 
+@publication.action(by="coordinator", on="e")
+def retire(s: State, e: Engine) -> Step:
+    """A process is shut down, or was gone, and its slot is emptied."""
+    return when(s.stage == Stage.RETIRE, present(s, e)).then(**vacate(e, Slot.EMPTY))
+
+
+def end_retiring(s: State) -> dict[str, object]:
+    """Giving up ends. That engines may hold anything is then declared, if need be."""
+    return {**enter(s, following(s, Stage.RETIRE)), "phase": failure(s)}
+
+
 @publication.action(by="coordinator")
-def retire(s: State) -> Step:
-    """Every process is shut down and its slot emptied. That engines may hold anything is then declared, if need be."""
-    return when(s.stage == Stage.RETIRE).then(**vacate_all(), **enter(s, following(s, Stage.RETIRE)), phase=failure(s))
+def all_retired(s: State) -> Step:
+    """Every slot is empty."""
+    return when(s.stage == Stage.RETIRE, forall(Engine, lambda e: ~present(s, e))).then(**end_retiring(s))
 
 
 # The record

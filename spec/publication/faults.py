@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from spec.lang import Bool, Step, ite, when
+from spec.lang import Bool, Step, exists, ite, when
 from spec.publication.coordinator import (
     RECORDS,
     asks,
+    end_retiring,
     enter,
-    failure,
-    following,
     give_up,
     leave_fenced,
     note_sent,
@@ -27,6 +26,7 @@ from spec.publication.state import (
     forget,
     live,
     load_to_establish,
+    present,
     publication,
     up,
     vacate,
@@ -78,8 +78,11 @@ def continue_fails(s: State) -> Step:
 
 @publication.fault(by="coordinator")
 def retire_fails(s: State) -> Step:
-    """The monitor does not let go of the engines: they stay, fenced by the latch, and whatever they hold with them."""
-    return when(s.stage == Stage.RETIRE).then(**enter(s, following(s, Stage.RETIRE)), phase=failure(s))
+    """Engines that still have their slots keep them, fenced by the latch, with whatever they hold: they do not end.
+
+    They are those whose shutdown failed, whichever these are; all of them, where the monitor does not let go of them.
+    """
+    return when(s.stage == Stage.RETIRE, exists(Engine, lambda e: present(s, e))).then(**end_retiring(s))
 
 
 @publication.fault(by="trainer")

@@ -47,7 +47,6 @@ from spec.publication.state import (
     present,
     publication,
     read_record,
-    vacate_all,
 )
 
 MUTANTS = Mutants(publication)
@@ -315,14 +314,15 @@ def declare_after_bytes(p: Protocol) -> None:
 @mutant("failure_declares", "M6", "C89")
 def barrier_failure_leaves_checkpoint(p: Protocol) -> None:
     """A barrier that fails retires every engine and leaves the record at CHECKPOINT, which says they are untouched."""
-    for action in ("retire", "retire_fails"):
+    for action in ("all_retired", "retire_fails"):
         reroute(p, action, lambda s: Stage.IDLE)
 
 
 @mutant("failure_is_repaired_in_place", "M7")
 def give_up_without_retiring(p: Protocol) -> None:
     """Giving up leaves every engine in its slot, dead ones too, and every later try meets them again."""
-    not_writing(p, "retire", *(name for name in vacate_all() if name != "stage"))
+    p.remove_action("retire")
+    not_asking(p, "all_retired", "slot")
 
 
 @mutant("uniform_when_serving", "C72", "C91")
@@ -879,11 +879,14 @@ UNMISSED = MappingProxyType(
     {
         "doing it again changes nothing": (
             *("pause: guard 3", "flush: guard 3", "release: guard 3", "continue_generation: guard 3"),
-            *("migrate: guard 2", "commit_head: guard 2", "open_gate: guard 3"),
+            *("retire: guard 2", "migrate: guard 2", "commit_head: guard 2", "open_gate: guard 3"),
         ),
         "a process that has refused to start may as well end: the next one refuses again": ("crash: guard 1",),
         "giving up without need is what `barrier_fails`, `transfer_fails` and `continue_fails` do": (
             *("find_mismatch: guard 2", "find_dead: guard 2", "find_dead_at_continue: guard 2"),
+        ),
+        "ending with what is left in slots is what the other one does": (
+            *("all_retired: guard 2", "retire_fails: guard 2"),
         ),
         "a fault that does less is met all the same, through another fault": (
             *("barrier_fails: write 1", "transfer_fails: write 1"),

@@ -719,6 +719,14 @@ def survived(s: State) -> Bool:
 
 
 @publication.goal
+def partly_retired(s: State) -> Bool:
+    """Every slot was filled, the transfer has failed, and one engine is retired while another still lives."""
+    return all_of(s.stage == Stage.RETIRE, s.rebuilt) & exists(
+        Engine, lambda e: (s.slot[e] == Slot.EMPTY) & exists(Engine, lambda f: live(s, f))
+    )
+
+
+@publication.goal
 def undeclared(s: State) -> Bool:
     """Engines were retired from CHECKPOINT, and the disk would not take the declaration."""
     return (s.stage == Stage.IDLE) & s.undeclared
@@ -780,7 +788,7 @@ SHOWN_BY = {
     "reject_only_untouched": "rejected",
     "running_never_resumed": "refused",
     "slots_change_by_their_owner": "lost_while_latched",
-    "empty_slots_hold_nothing": "lost_while_latched",
+    "empty_slots_hold_nothing": "partly_retired",
     "errands_end_clean": "published",
     "crash_forgets": "refused",
     "one_errand_at_a_time": "retried",

@@ -12,13 +12,12 @@ which has to explain everything that was told (`judge`).
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -114,41 +113,12 @@ def judge(lines: Sequence[events.Line], engines: int) -> Report:
     return taken.report()
 
 
-GIVING_UP = events.CallsFail | events.FindDead | events.FindMismatch | events.WriteFails
-"""After which engines are retired."""
-PARTLY_RETIRED = "part of the engines were retired"
-DISAGREEMENTS: Mapping[str, str] = {
-    PARTLY_RETIRED: "engines are shut down one by one, and one that does not shut down keeps its slot, behind the "
-    "latch; the protocol retires all engines or none, at once",
-}
-"""What the coordinator does though the protocol does not explain it, and why; what is told after it is not judged."""
-
-
-def kind_of(lines: Sequence[events.Line], report: Report) -> str:
-    """What is the matter with a trace that is not explained: one of `DISAGREEMENTS`, or the event and what it needs."""
+def kind_of(report: Report) -> str:
+    """What is the matter with a trace that is not explained: the event, and what it needs."""
     if report.finding is None:
         return report.reason
-    if _partly_retired([line.event for line in lines[: report.finding.line]], report.engines):
-        return PARTLY_RETIRED
     objections = "; ".join(f"{o.step}: {o.wanted} ({', '.join(o.facts)})" for o in report.finding.objections)
     return f"{report.finding.event.name()}: {objections or report.finding.note}"
-
-
-def _partly_retired(told: Sequence[events.Event], engines: int) -> bool:
-    """Whether a trace ends amid a retirement of some engines and not of others, or of which the rest is not known."""
-    retiring = events.Retire | events.RetireFails | events.Die | events.Crash | events.Restart | events.OfRequest
-    tail = list(itertools.takewhile(lambda event: isinstance(event, retiring), reversed(told)))
-    gave_up = len(tail) < len(told) and isinstance(told[-len(tail) - 1], GIVING_UP)
-    retired = {event.engine for event in tail if isinstance(event, events.Retire)}
-    match told[-1]:
-        case events.Retire() | events.RetireFails():
-            return bool(retired) and any(isinstance(event, events.RetireFails) for event in tail)
-        case events.Restart(survivors=survivors):
-            return gave_up and 0 < len(survivors) < engines
-        case events.OfRequest(engine=engine):
-            return gave_up and bool(retired - {engine})
-        case _:
-            return False
 
 
 def story(lines: Sequence[events.Line], report: Report, before: int = 20) -> str:
@@ -222,7 +192,7 @@ class Explorer:
         tally.ends[outcome.end] += 1
         tally.traces[report.verdict] += 1
         if report.verdict is not Verdict.EXPLAINED:
-            kind = kind_of(outcome.lines, report)
+            kind = kind_of(report)
             tally.kinds[kind] += 1
             tally.stories.setdefault(kind, f"{scenario}; {faults}\n{story(outcome.lines, report)}")
 
@@ -283,7 +253,7 @@ def _part(arguments: tuple[str, Scenario, bool, int, int]) -> tuple[Scenario, Ta
 
 
 def main() -> int:
-    """Explore, and print what was run and what came of it; 1 if a run is not explained for no known reason."""
+    """Explore, and print what was run and what came of it; 1 if the protocol does not explain one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", action="store_true", help="also every pair of faults")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
@@ -305,9 +275,8 @@ def main() -> int:
         print(f"{tally.runs:7}  {name}")
     print(f"{total}; in {time.monotonic() - started:.0f} s")
     for kind, times in total.kinds.most_common():
-        known = DISAGREEMENTS.get(kind)
-        print(f"{times} times {kind}; " + (f"known: {known}" if known else f"first in {total.stories[kind]}"))
-    return 1 if total.kinds.keys() - DISAGREEMENTS.keys() else 0
+        print(f"{times} times {kind}; first in {total.stories[kind]}")
+    return 1 if total.kinds else 0
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from model_check.explain import Verdict
 from reef_ref import events
 from reef_ref.engines.simulated import Fault, Weights, run_simulated
 from reef_ref.load_id import LoadId
 from reef_ref.markers import Load, Record, Status, encode
 from reef_ref.publication import Phase
 from reef_ref.training import Disposition, Job, disposition
+from tests.conformance.explore import judge
 from tests.conformance.world import INITIAL_SEED, Checkpoints, Layout, Wish, World
 
 PARENT_SEED, CANDIDATE_SEED = 1500, 1600
@@ -227,6 +229,48 @@ def test_a_failed_republish_is_replayable_in_place(tmp_path: Path) -> None:
 
     for status in (None, Status.READY_TO_COMMIT, Status.COMPLETE, Status.REJECTED):
         run_simulated(main(status))
+
+
+def checkpoint_written_though_its_write_failed(world: World) -> None:
+    world.plan.arm(2, Fault.FAILS_AFTER)
+
+
+def engines_retired_and_the_disk_full(world: World) -> None:
+    world.plan.arm(3, Fault.FAILS_BEFORE)
+    world.plan.arm(5, Fault.FAILS_BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("arm", "phase", "empty"),
+    [
+        (checkpoint_written_though_its_write_failed, Phase.CHECKPOINT_FAILED, ()),
+        (engines_retired_and_the_disk_full, Phase.WEIGHT_SYNC_FAILED, (0,)),
+    ],
+)
+def test_after_a_failure_only_a_restart_publishes_a_checkpoint(
+    tmp_path: Path, arm: Callable[[World], None], phase: Phase, empty: tuple[int, ...]
+) -> None:
+    """CHECKPOINT says that engines are untouched, so that nothing would rebuild them (section 2.6, H5)."""
+
+    async def main() -> None:
+        world = World(Checkpoints(tmp_path), Layout())
+        await world.restart()
+        arm(world)
+        await world.call(lambda c: c.train(Job(job="job-1", rollout=1)))
+        if empty:
+            assert await world.publish("job-1") is not None
+        assert world.coordinator is not None
+        health = world.coordinator.health()
+        assert (health.phase, health.status, health.empty_slots) == (phase, Status.CHECKPOINT, empty)
+        assert (health.ok, health.recoverable) == (False, False)
+        points, told, disk = len(world.plan.reached), len(world.lines), world.disk.data
+        assert str(await world.call(lambda c: c.publish("job-1"))).startswith("Refused")
+        assert (len(world.plan.reached), len(world.lines), world.disk.data) == (points, told, disk)
+        await world.restart()
+        assert world.record_status() == "READY_TO_COMMIT"
+        assert judge(world.lines, 1).verdict is Verdict.EXPLAINED
+
+    run_simulated(main())
 
 
 def test_the_order_of_a_publication_is_that_of_the_prose(tmp_path: Path) -> None:

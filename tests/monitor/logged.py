@@ -74,7 +74,10 @@ class Teller:
                 return [events.TransferFails("send", (0,), ("unknown",), "")]
             case "continue_fails":
                 return [events.ContinueFails("continue", (0,), ("unknown",), "")]
-            case "retire" | "retire_fails" | "replace_engine":
+            case "retire_fails":
+                kept = (e for e in range(self.space.scope.sizes["Engine"]) if self.cell(before, "slot", e))
+                return [events.RetireFails(e, "") for e in kept]
+            case "replace_engine":
                 return []
             case "record_running":
                 return [events.RecordRunning(JOB, load(self.cell(after, "disk_parent")))]
