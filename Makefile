@@ -20,7 +20,7 @@ endif
 .PHONY: help check test test-light lint conformance mutants bench bench-smoke figures lock clean
 
 help: ## say what there is
-	@sed -n -e '$(if $(ENGINE_TESTS),,/^test-engine:/d)' -e '$(if $(SCENARIOS),,/^scenarios:/d)' \
+	@sed -n -e '$(if $(ENGINE_TESTS),,/^\(test\|bench\)-engine:/d)' -e '$(if $(SCENARIOS),,/^scenarios:/d)' \
 	  -e 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 check: .venv/.made ## explore the publication protocol at scope pr: the main job
@@ -75,7 +75,10 @@ endef
 	$(call make-environment,constraints-light.txt,dev)
 
 ifneq ($(ENGINE_PARTS),)
-.PHONY: test-engine
+.PHONY: test-engine bench-engine
+bench-engine: .venv-engine/.made ## on real engines: what provenance costs and sharing gains; writes the README's table
+	$(ENGINE)/python -m benchmarks.engine --keep
+
 .venv-engine/.made: pyproject.toml constraints-engine.txt
 	$(call make-environment,constraints-engine.txt,dev$(comma)engine)
 endif
@@ -90,6 +93,7 @@ endif
 ifneq ($(SCENARIOS),)
 .PHONY: scenarios
 test: scenarios
-scenarios: .venv-engine/.made ## publications on real SGLang engines, and their negative controls
-	$(ENGINE)/python -m reef_ref.scenarios run --all
+scenarios: .venv-engine/.made ## publications on real SGLang engines, and their negative controls; also build/scenarios.json
+	@mkdir -p build
+	$(ENGINE)/python -m reef_ref.scenarios run --all --output build/scenarios.json
 endif

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from reef_ref.scenarios.colocated import COLOCATED, COLOCATED_LORA
 from reef_ref.scenarios.grammar import GRAMMAR_PENDING, GRAMMAR_PENDING_PLAIN
 from reef_ref.scenarios.in_flight import IN_FLIGHT, IN_FLIGHT_NO_OVERLAP, TENSOR_PARALLEL
+from reef_ref.scenarios.out_of_turn import ANOTHER_SHAPE, OUT_OF_TURN
 from reef_ref.scenarios.reported import (
     FLUSH_AFTER_LAST_TOKEN,
     QUEUED_AND_RETRACTED,
@@ -40,6 +41,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     REFUSED_FLUSH_IN_UPDATE,
     FLUSH_AFTER_LAST_TOKEN,
     SMALL_CHUNKS,
+    OUT_OF_TURN,
+    ANOTHER_SHAPE,
     TENSOR_PARALLEL,
 )
 

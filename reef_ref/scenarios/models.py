@@ -20,6 +20,13 @@ class Models:
         path = self._folder / f"checkpoint-{number}"
         return path if path.exists() else write_checkpoint(path, seed=number)
 
+    def other_shape(self, name: str, **sizes: int) -> Path:
+        """The folder of a checkpoint whose sizes differ from those of the others (see `TinyShape`)."""
+        from reef_ref.testing.tiny_model import TinyShape, write_checkpoint
+
+        path = self._folder / name
+        return path if path.exists() else write_checkpoint(path, seed=1, shape=TinyShape(**sizes))
+
     def adapter(self, name: str) -> Path:
         """The folder of the rank-8 adapter of this name; different names give different adapters."""
         from reef_ref.testing.tiny_model import write_adapter

@@ -473,7 +473,7 @@ ROWS = (
         "SGLang 0.5.23, read",
         "cd",
         "A timed flush under a retract pause never succeeds",
-        Open("coordinator over simulated engines"),
+        LIVE,
     ),
     Row(
         "X3",
@@ -505,6 +505,7 @@ ROWS = (
         "ad",
         "An abort pause after an in-place pause hangs",
         Judged("pause-mode-known", in_place(pause_mode="abort")),
+        LIVE,
     ),
     Row(
         "X7",
@@ -512,6 +513,7 @@ ROWS = (
         "ad",
         "A queue limit aborts what was retracted",
         Judged("no-queue-limit", retract({"max_queued_requests": 8})),
+        LIVE,
     ),
     Row(
         "X8",
@@ -541,7 +543,7 @@ ROWS = (
         "SGLang 0.5.23, read",
         "cd",
         "A failed update from disk rolls back to what failed",
-        Open("coordinator over simulated engines"),
+        LIVE,
     ),
     Row("X12", "SGLang 0.5.23, read", "bc", "A prefill between an update's parts", Open("serving protocol")),
     Row(
