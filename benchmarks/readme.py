@@ -7,13 +7,12 @@ typed by hand. Everything in it is a count, the same on every machine, and a tes
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.sections import README, replaced
 from model_check.explore import Exploration, Verdict, explore
 from model_check.mutate import Change, Fate, mutate
 from model_check.story import as_text, tell
@@ -22,7 +21,6 @@ from reef_ref.cli.mutants import Kill, kill_mutant
 from reef_ref.cli.output import write
 from spec.publication.mutants import UNMISSED
 
-README = Path(__file__).resolve().parent.parent / "README.md"
 PROTOCOL = "publication"
 SMALL = "smoke"
 """The scope in which mutants are explored."""
@@ -112,24 +110,6 @@ def story() -> str:
     assert found.counterexample is not None, f"mutant {TOLD} survives"
     command = f"reef-ref check {PROTOCOL} --scope {SMALL} --mutant {TOLD} --property {wrong.breaks}"
     return f"```console\n$ {command}\n{as_text(tell(found.counterexample))}```"
-
-
-def replaced(text: str, name: str, content: str) -> str:
-    """A text with what stands between two markers exchanged."""
-    changed, count = re.subn(
-        rf"(?s)(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m: f"{m[1]}{content}\n{m[2]}", text
-    )
-    if count != 1:
-        raise ValueError(f"{README.name}: needs the markers <!-- {name} --> and <!-- /{name} -->, once")
-    return changed
-
-
-def between(text: str, name: str) -> str:
-    """What stands between two markers."""
-    found = re.search(rf"(?s)<!-- {name} -->\n(.*?)\n<!-- /{name} -->", text)
-    if found is None:
-        raise ValueError(f"{README.name}: needs the markers <!-- {name} --> and <!-- /{name} -->")
-    return found[1]
 
 
 def main() -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import readme
-from benchmarks.readme import between, replaced
+from benchmarks.sections import README, between, replaced
 from model_check.mutate import Change, Fate, mutate
 from reef_ref.cli.catalogue import find_protocol, known_mutants, known_scopes
 
-TEXT = readme.README.read_text()
+TEXT = README.read_text()
 
 
 def test_the_counts_of_the_smallest_scope_are_fresh() -> None:

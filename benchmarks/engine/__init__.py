@@ -1,0 +1,1 @@
+"""Measurements on real SGLang engines. ``python -m benchmarks.engine``, or ``make bench-engine``."""

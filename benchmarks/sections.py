@@ -1,0 +1,28 @@
+"""Parts of the README that are never typed by hand: each stands between ``<!-- name -->`` and ``<!-- /name -->``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+__all__ = ["README", "between", "replaced"]
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+
+
+def replaced(text: str, name: str, content: str) -> str:
+    """A text with what stands between two markers exchanged."""
+    changed, count = re.subn(
+        rf"(?s)(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m: f"{m[1]}{content}\n{m[2]}", text
+    )
+    if count != 1:
+        raise ValueError(f"{README.name}: needs the markers <!-- {name} --> and <!-- /{name} -->, once")
+    return changed
+
+
+def between(text: str, name: str) -> str:
+    """What stands between two markers."""
+    found = re.search(rf"(?s)<!-- {name} -->\n(.*?)\n<!-- /{name} -->", text)
+    if found is None:
+        raise ValueError(f"{README.name}: needs the markers <!-- {name} --> and <!-- /{name} -->")
+    return found[1]
