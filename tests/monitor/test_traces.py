@@ -367,7 +367,7 @@ BAD = {
     "unknown event": (GOOD.replace(b"all_paused", b"all_poised"), "8: not an event"),
     "wrong type": (
         GOOD.replace(b'"engine":0', b'"engine":"0"', 1),
-        "6: not an event: Expected `int`, got `str` - at `$.engine`",
+        "6: not an event: Expected `int`, got `str`",
     ),
     "a truth for a number": (
         GOOD.replace(b'"engine":0', b'"engine":true', 1),
