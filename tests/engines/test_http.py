@@ -143,6 +143,28 @@ def test_flush_gives_up_with_the_last_refusal(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_flush_never_asks_sglang_to_wait(tmp_path: Path) -> None:
+    """A time-out of SGLang's own would count what waits, and always expire under a retract pause."""
+    queries: list[bytes] = []
+
+    def flush(_: Any) -> Any:
+        return httpx.Response(200, text="flushed")
+
+    async def story() -> None:
+        script = Script(checkpoint(tmp_path / "m"), flush_cache=flush)
+
+        async def listen(request: Any) -> Any:
+            queries.append(request.url.query)
+            return await script(request)
+
+        engine = await connect(ADDRESS, limits=QUICK, transport=httpx.MockTransport(listen))
+        await engine.flush()
+        assert script.asked[-1] == ("flush_cache", None)
+        assert queries[-1] == b""
+
+    asyncio.run(story())
+
+
 def test_flush_that_hangs_is_bounded(tmp_path: Path) -> None:
     """A try without an answer counts as a refusal, and the error says so."""
 
