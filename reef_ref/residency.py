@@ -2,8 +2,8 @@
 
 An adapter's name is made of its scenario and its revision and is never used for other content: with keys that know the
 adapter, a cached prefix then cannot outlive its content. The books never say more than engines hold: a load that failed
-takes no slot, an unload that failed leaves the slot *leaked*, and after engines were replaced the books are reconciled
-with what each of them reports.
+takes no slot, an unload that failed leaves the slot *leaked*, a new engine is given what others hold (`restore`), and
+where engines tell what they hold the books are reconciled with it.
 
 With S scenarios, S + 1 slots are needed to publish any of them without taking one out of service.
 
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from reef_ref.engines.errors import EngineError
+from reef_ref.engines.errors import EngineError, EngineRefused
 from reef_ref.engines.interface import Engine
 from reef_ref.load_id import LoadId
 
@@ -44,7 +44,7 @@ class AdapterCapacityExhausted(Exception):  # noqa: N818  The name says what the
 
 
 class AdapterEvictionFailed(Exception):  # noqa: N818  The name says what happened.
-    """An engine did not unload: it must be replaced. The adapter's slot counts as leaked."""
+    """An engine did not unload. The adapter's slot counts as leaked, and is the first to be tried again."""
 
 
 class AdapterLoadFailed(Exception):  # noqa: N818  The name says what happened.
@@ -61,6 +61,7 @@ class Residency:
         self._slots = slots
         self._bound_s = bound_s
         self._held: dict[str, Adapter] = {}  # Oldest first.
+        self._paths: dict[str, Path] = {}
         self._current: dict[str, str] = {}
         self._leaked: set[str] = set()
         self._pins: dict[str, int] = {}
@@ -129,28 +130,38 @@ class Residency:
         gone = self.victim(adapter.scenario)
         if gone is not None:
             await self._evict(engines, gone)
-        failures = await self._each(engines, lambda engine: engine.load_adapter(name, path))
+        # Whoever is cancelled from here on has perhaps loaded it somewhere.
+        self._held[name], self._paths[name] = adapter, path
+        self._leaked.add(name)
+        failures = await self._each(engines, lambda engine: _load(engine, name, path))
         if failures:
-            cleanup = await self._each(engines, lambda engine: _unload(engine, name))
-            if cleanup:
-                self._held[name] = adapter
-                self._leaked.add(name)
+            if not await self._each(engines, lambda engine: _unload(engine, name)):
+                self._forget(name)
             message = f"adapter {name} was not loaded: {failures[0]}"
             raise AdapterLoadFailed(message) from failures[0]
-        self._held[name] = adapter
+        self._leaked.discard(name)
         self._current[adapter.scenario] = name
         return True
 
+    async def restore(self, engine: Engine) -> None:
+        """Have a new engine hold what all others hold. Raises `EngineError` or `TimeoutError`."""
+        for name in self.held:
+            async with asyncio.timeout(self._bound_s):
+                await _load(engine, name, self._paths[name])
+
     async def _evict(self, engines: Sequence[Engine], name: str) -> None:
-        failures = await self._each(engines, lambda engine: _unload(engine, name))
         for scenario in [scenario for scenario, current in self._current.items() if current == name]:
             del self._current[scenario]
+        self._leaked.add(name)
+        failures = await self._each(engines, lambda engine: _unload(engine, name))
         if failures:
-            self._leaked.add(name)
             message = f"adapter {name} was not unloaded: {failures[0]}"
             raise AdapterEvictionFailed(message) from failures[0]
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
         self._leaked.discard(name)
-        del self._held[name]
+        del self._held[name], self._paths[name]
 
     async def reconcile(self, engines: Sequence[Engine], loaded: Sequence[frozenset[str]]) -> tuple[Adapter, ...]:
         """After engines were replaced: `loaded` is what each of them holds. Answers the adapters that were forgotten.
@@ -168,8 +179,8 @@ class Residency:
         if strays:
             message = f"a stray adapter was not unloaded: {strays[0]}"
             raise AdapterEvictionFailed(message) from strays[0]
-        self._held = {name: adapter for name, adapter in self._held.items() if name in keep}
-        self._leaked.clear()
+        for adapter in forgotten:
+            self._forget(adapter.name)
         self._current = {scenario: name for scenario, name in self._current.items() if name in keep}
         return forgotten
 
@@ -188,6 +199,15 @@ class Residency:
             if not isinstance(failure, EngineError | TimeoutError | OSError):
                 raise failure
         return failures
+
+
+async def _load(engine: Engine, name: str, path: Path) -> None:
+    """Load, and take it well that an engine holds the name: it is this content, for a name never has another."""
+    try:
+        await engine.load_adapter(name, path)
+    except EngineRefused as error:
+        if not any(words in str(error) for words in ("already loaded", "already exists")):
+            raise
 
 
 async def _unload(engine: Engine, name: str) -> None:

@@ -441,9 +441,15 @@ ROWS = (
         "bc",
         "Unloading waits for requests that the pause holds",
         Code("an_adapter_is_unloaded_under_a_pause"),
+        Code("an_adapter_is_activated_behind_the_latch"),
     ),
     Row(
-        "C74", "miles#2780", "bc", "The same wait for retracted requests", Code("an_adapter_is_unloaded_under_a_pause")
+        "C74",
+        "miles#2780",
+        "bc",
+        "The same wait for retracted requests",
+        Code("an_adapter_is_unloaded_under_a_pause"),
+        Code("an_adapter_is_activated_behind_the_latch"),
     ),
     Row("C75", "sglang#36384", "bc", "A slot serves its predecessor's weights", Open("adapter protocol")),
     Row("C76", "SkyRL#1657", "bc", "A pause for one adapter must cover all users of its KV", Open("adapter protocol")),
@@ -467,12 +473,18 @@ ROWS = (
         "bc",
         "A wedged engine looks like a full one",
         Code("a_failed_eviction_is_ignored"),
+        Code("a_new_engine_lacks_the_adapters"),
         Open("adapter protocol"),
     ),
     Row("C88", "reef#62", "b", "A health check hides the retry"),
     Row("C89", "reef#206", "bc", "A failed barrier leaves the marker at CHECKPOINT"),
     Row(
-        "C90", "reef#37", "b", "An adapter's replacement is not safe across restarts", Code("an_adapter_keeps_its_name")
+        "C90",
+        "reef#37",
+        "b",
+        "An adapter's replacement is not safe across restarts",
+        Code("an_adapter_keeps_its_name"),
+        Code("a_name_that_is_loaded_is_an_error"),
     ),
     Row("C91", "sglang-omni#678", "bc", "Weights change, the flush fails, and both count as one failure", LIVE),
     Row(

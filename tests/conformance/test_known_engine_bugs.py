@@ -12,20 +12,21 @@ from typing import Any
 
 import pytest
 
+from reef_ref import residency
 from reef_ref.control import Control
-from reef_ref.engines.interface import LoadReport, MemoryChange, Region
+from reef_ref.engines.interface import Engine, LoadReport, MemoryChange, Region
 from reef_ref.engines.sglang_engine import NO_ANSWER, SGLangEngine
 from reef_ref.engines.simulated.scheduler import Scheduler
 from reef_ref.engines.wire import Route
 from reef_ref.load_id import LoadId
 from reef_ref.lora_schema import AdapterKeys
-from reef_ref.residency import Adapter
+from reef_ref.residency import Adapter, Residency
 from reef_ref.sglang.idle import RETRACT, IdleHooks
 from reef_ref.sglang.loads import Load, LoadHooks
 from tests.config import test_lora_schema
 from tests.conformance import test_known_bugs, test_sharing_mutants
 from tests.conformance.test_known_bugs import Mutant, Mutants, notice, on_adapters
-from tests.coordinator import test_control, test_residency
+from tests.coordinator import test_adapters, test_control, test_residency
 from tests.engine.parts import test_idle, test_loads
 from tests.engines import test_http, test_simulated
 
@@ -232,6 +233,32 @@ def a_question_about_keys_that_fails_is_a_yes(patch: pytest.MonkeyPatch) -> None
 @mutant("reef#37", "residency", test=on_adapters(test_residency.test_a_resident_rollback_target_moves_no_bytes))
 def an_adapter_keeps_its_name(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Adapter, "name", property(lambda self: self.scenario))
+
+
+@mutant("P20, reef#61", "residency", test=test_adapters.test_a_new_engine_is_given_what_the_others_hold)
+def a_new_engine_lacks_the_adapters(patch: pytest.MonkeyPatch) -> None:
+    async def restore(self: Residency, engine: Engine) -> None:
+        del self, engine
+
+    patch.setattr(Residency, "restore", restore)
+
+
+@mutant("SkyRL#1657, sglang#32238", "residency", test=test_adapters.test_nothing_is_activated_behind_the_latch)
+def an_adapter_is_activated_behind_the_latch(patch: pytest.MonkeyPatch) -> None:
+    async def activate(self: Any, adapter: Adapter, path: Path) -> bool:
+        engines = [self._slots[slot] for slot in self._slots.live]
+        answer: bool = await self._adapters.activate(engines, adapter, path)
+        return answer
+
+    patch.setattr(Control, "activate", activate)
+
+
+@mutant("reef#37", "residency", test=test_adapters.test_a_new_life_activates_again_what_engines_hold)
+def a_name_that_is_loaded_is_an_error(patch: pytest.MonkeyPatch) -> None:
+    async def load(engine: Engine, name: str, path: Path) -> None:
+        await engine.load_adapter(name, path)
+
+    patch.setattr(residency, "_load", load)
 
 
 @pytest.mark.parametrize("one", MUTANTS, ids=lambda one: one.name)

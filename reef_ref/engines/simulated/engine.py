@@ -253,7 +253,7 @@ class SimulatedEngine:
 
         def act() -> AdapterChange:
             if name in self._adapters:
-                raise EngineRefused("load adapter", self.address, 400, f"{name} is loaded already")
+                raise EngineRefused("load adapter", self.address, 400, f"{name} is already loaded")
             self._adapters[name] = seed
             return AdapterChange(name, frozenset(self._adapters))
 
