@@ -380,7 +380,8 @@ class Control:
         """Have all engines hold an adapter, while they generate; see `Residency.activate`.
 
         No barrier is needed: a name is one content, so that nothing cached under it can be stale, and requests go to it
-        only when whoever sends them knows that it is everywhere. Raises `NotServing` while engines are fenced or one is
+        only when whoever sends them knows that it is everywhere. Engines are asked first what they hold: the books may
+        be those of a new life. Raises `CallsFailed`, and `NotServing` while engines are fenced or one is
         missing: an unload under a pause waits for requests that cannot end.
         """
         if self._adapters is None:
@@ -390,6 +391,9 @@ class Control:
             message = "engines are fenced, or one is missing; an adapter is loaded while all of them generate"
             raise NotServing(message)
         engines = [engine for slot in self._slots.live if (engine := self._slots[slot]) is not None]
+        bound = self._settings.bounds.adapter_s
+        loaded = await self._all("adapters", bound, lambda e: e.adapters(), lambda _, __: None)
+        await self._adapters.reconcile(engines, list(loaded.values()))
         return await self._adapters.activate(engines, adapter, path)
 
     async def exclude_monitor(self) -> bool:

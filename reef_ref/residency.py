@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from reef_ref.engines.errors import EngineError, EngineRefused
+from reef_ref.engines.errors import EngineError
 from reef_ref.engines.interface import Engine
 from reef_ref.load_id import LoadId
 
@@ -37,6 +37,14 @@ class Adapter:
     def name(self) -> str:
         """The name on engines: one for each content, and one content for each."""
         return f"{self.scenario}@{self.revision}"
+
+    @classmethod
+    def named(cls, name: str) -> Adapter | None:
+        """The adapter of a name; none for a name that somebody else has given."""
+        scenario, at, revision = name.rpartition("@")
+        with suppress(ValueError):
+            return cls(scenario, LoadId.parse(revision)) if at else None
+        return None
 
 
 class AdapterCapacityExhausted(Exception):  # noqa: N818  The name says what there is none of.
@@ -133,7 +141,7 @@ class Residency:
         # Whoever is cancelled from here on has perhaps loaded it somewhere.
         self._held[name], self._paths[name] = adapter, path
         self._leaked.add(name)
-        failures = await self._each(engines, lambda engine: _load(engine, name, path))
+        failures = await self._each(engines, lambda engine: engine.load_adapter(name, path))
         if failures:
             if not await self._each(engines, lambda engine: _unload(engine, name)):
                 self._forget(name)
@@ -147,7 +155,7 @@ class Residency:
         """Have a new engine hold what all others hold. Raises `EngineError` or `TimeoutError`."""
         for name in self.held:
             async with asyncio.timeout(self._bound_s):
-                await _load(engine, name, self._paths[name])
+                await engine.load_adapter(name, self._paths[name])
 
     async def _evict(self, engines: Sequence[Engine], name: str) -> None:
         for scenario in [scenario for scenario, current in self._current.items() if current == name]:
@@ -163,26 +171,40 @@ class Residency:
         self._leaked.discard(name)
         del self._held[name], self._paths[name]
 
-    async def reconcile(self, engines: Sequence[Engine], loaded: Sequence[frozenset[str]]) -> tuple[Adapter, ...]:
-        """After engines were replaced: `loaded` is what each of them holds. Answers the adapters that were forgotten.
+    async def reconcile(self, engines: Sequence[Engine], loaded: Sequence[Mapping[str, Path]]) -> None:
+        """Have the books say what engines hold: `loaded` is what each of them tells.
 
-        What not every engine holds is no longer resident, and its strays are unloaded; so are names that the books do
-        not know. Raises `AdapterEvictionFailed` if an engine keeps a stray.
+        What not every engine holds is no longer resident, and what every engine holds of an earlier life is again, as
+        far as there are slots. The rest is unloaded, but for names that somebody else has given. Raises
+        `AdapterEvictionFailed` if an engine keeps what is to go; it counts as leaked.
         """
-        everywhere = frozenset.intersection(*loaded) if loaded else frozenset()
-        keep = {name for name in self.held if name in everywhere}
-        forgotten = tuple(adapter for name, adapter in self._held.items() if name not in keep)
+        everywhere = {name: path for name, path in loaded[0].items() if all(name in names for names in loaded)}
+        going = self._leaked | {name for name in self._held if name not in everywhere}
+        for name in going & self._held.keys():
+            self._forget(name)
+        for name, path in everywhere.items():
+            if name not in going and len(self._held) < self._slots:
+                self._count(name, path)
+        self._current = {scenario: name for scenario, name in self._current.items() if name in self._held}
         strays: list[BaseException] = []
-        for engine, names in zip(engines, loaded, strict=True):
-            for name in sorted(names - keep):
-                strays += await self._each([engine], lambda e, name=name: _unload(e, name))  # type: ignore[misc]
+        for name, path in sorted({item for names in loaded for item in names.items()}):
+            if name not in self._held and Adapter.named(name) is not None:
+                holders = [engine for engine, names in zip(engines, loaded, strict=True) if name in names]
+                failures = await self._each(holders, lambda engine, name=name: _unload(engine, name))  # type: ignore[misc]
+                if failures:
+                    self._count(name, path)
+                    self._leaked.add(name)
+                strays += failures
         if strays:
             message = f"a stray adapter was not unloaded: {strays[0]}"
             raise AdapterEvictionFailed(message) from strays[0]
-        for adapter in forgotten:
-            self._forget(adapter.name)
-        self._current = {scenario: name for scenario, name in self._current.items() if name in keep}
-        return forgotten
+
+    def _count(self, name: str, path: Path) -> None:
+        """Take a name into the books, if it is an adapter's."""
+        adapter = Adapter.named(name)
+        if adapter is not None:
+            self._held.setdefault(name, adapter)
+            self._paths.setdefault(name, path)
 
     async def _each(
         self, engines: Sequence[Engine], call: Callable[[Engine], Awaitable[object]]
@@ -199,15 +221,6 @@ class Residency:
             if not isinstance(failure, EngineError | TimeoutError | OSError):
                 raise failure
         return failures
-
-
-async def _load(engine: Engine, name: str, path: Path) -> None:
-    """Load, and take it well that an engine holds the name: it is this content, for a name never has another."""
-    try:
-        await engine.load_adapter(name, path)
-    except EngineRefused as error:
-        if not any(words in str(error) for words in ("already loaded", "already exists")):
-            raise
 
 
 async def _unload(engine: Engine, name: str) -> None:

@@ -484,7 +484,7 @@ ROWS = (
         "b",
         "An adapter's replacement is not safe across restarts",
         Code("an_adapter_keeps_its_name"),
-        Code("a_name_that_is_loaded_is_an_error"),
+        Code("a_new_life_forgets_what_engines_hold"),
     ),
     Row("C91", "sglang-omni#678", "bc", "Weights change, the flush fails, and both count as one failure", LIVE),
     Row(

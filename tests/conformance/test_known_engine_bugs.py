@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from reef_ref import residency
 from reef_ref.control import Control
 from reef_ref.engines.interface import Engine, LoadReport, MemoryChange, Region
 from reef_ref.engines.sglang_engine import NO_ANSWER, SGLangEngine
@@ -253,12 +252,12 @@ def an_adapter_is_activated_behind_the_latch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Control, "activate", activate)
 
 
-@mutant("reef#37", "residency", test=test_adapters.test_a_new_life_activates_again_what_engines_hold)
-def a_name_that_is_loaded_is_an_error(patch: pytest.MonkeyPatch) -> None:
-    async def load(engine: Engine, name: str, path: Path) -> None:
-        await engine.load_adapter(name, path)
+@mutant("reef#37", "residency", test=test_adapters.test_a_new_life_finds_what_engines_hold)
+def a_new_life_forgets_what_engines_hold(patch: pytest.MonkeyPatch) -> None:
+    async def reconcile(self: Residency, engines: Any, loaded: Any) -> None:
+        del self, engines, loaded
 
-    patch.setattr(residency, "_load", load)
+    patch.setattr(Residency, "reconcile", reconcile)
 
 
 @pytest.mark.parametrize("one", MUTANTS, ids=lambda one: one.name)

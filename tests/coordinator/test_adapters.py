@@ -101,7 +101,7 @@ async def test_a_capacity_refusal_harms_nobody(service: Service) -> None:
     calls = len(service.plan.reached)
     with pytest.raises(AdapterCapacityExhausted):
         await service.activate(adapter("z"))
-    assert len(service.plan.reached) == calls
+    assert {point.call for point in service.plan.reached[calls:]} == {"adapters"}, "they are asked, and nothing else"
     health = service.life.health()
     assert (health.ok, health.phase, health.empty_slots) == (True, Phase.SERVING, ())
     for scenario in ("x", "y"):
@@ -175,22 +175,27 @@ async def test_a_new_engine_that_takes_no_adapter_is_no_engine(service: Service)
 
 
 @serving
-async def test_a_new_life_activates_again_what_engines_hold(service: Service) -> None:
-    """reef#37: a name is one content, so an engine that holds it holds what is wanted; crashes between engines too."""
-    service.plan.arm(1, Fault.CRASH_BEFORE)
+async def test_a_new_life_finds_what_engines_hold(service: Service) -> None:
+    """reef#37: what every engine holds is taken over, and what the last life gave to one engine only is begun anew."""
+    await service.activate(adapter("y", 2))
+    service.plan.arm(3, Fault.CRASH_BEFORE)
     path = write_checkpoint(service.checkpoints(INITIAL_SEED).parent / "adapter-301", BYTES[1])
     assert await service.call(lambda c: c.activate_adapter(adapter("x"), path)) == "the coordinator died"
     await service.restart()
     assert service.life.adapter("x") is None
     assert await service.call(lambda c: c.activate_adapter(adapter("x"), path)) is None
     await service.answers(adapter("x"), INITIAL_SEED)
+    calls = len(service.plan.reached)
+    assert not await service.activate(adapter("y", 2))
+    assert {point.call for point in service.plan.reached[calls:]} == {"adapters"}
+    await service.answers(adapter("y", 2), INITIAL_SEED)
 
 
 @serving
 async def test_an_activation_that_is_given_up_is_owned_up_to(service: Service) -> None:
     """What may be loaded somewhere keeps its slot, is not current, and goes first."""
     await service.activate(adapter("x", 1))
-    service.plan.arm(1, Fault.HANGS_AFTER)
+    service.plan.arm(3, Fault.HANGS_AFTER)
     task = asyncio.ensure_future(service.activate(adapter("x", 2)))
     await asyncio.sleep(1)
     task.cancel()
@@ -207,7 +212,7 @@ async def test_an_activation_that_is_given_up_is_owned_up_to(service: Service) -
 async def test_an_eviction_that_is_given_up_leaves_no_adapter_that_is_only_in_the_books(service: Service) -> None:
     for revision in (1, 2):
         await service.activate(adapter("x", revision))
-    service.plan.arm(1, Fault.HANGS_BEFORE)
+    service.plan.arm(3, Fault.HANGS_BEFORE)
     task = asyncio.ensure_future(service.activate(adapter("x", 3)))
     await asyncio.sleep(1)
     task.cancel()
@@ -223,7 +228,7 @@ async def test_an_eviction_that_is_given_up_leaves_no_adapter_that_is_only_in_th
 async def test_a_failed_eviction_leaves_engines_serving_and_is_tried_again(service: Service) -> None:
     for revision in (1, 2):
         await service.activate(adapter("x", revision))
-    service.plan.arm(0, Fault.FAILS_BEFORE)
+    service.plan.arm(2, Fault.FAILS_BEFORE)
     with pytest.raises(AdapterEvictionFailed, match="refused by the plan"):
         await service.activate(adapter("x", 3))
     assert service.life.health().ok

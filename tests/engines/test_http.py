@@ -441,6 +441,21 @@ def test_an_adapter_that_was_unloaded_is_not_asked_for(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_adapters_are_told_apart_from_the_base_model(tmp_path: Path) -> None:
+    """In SGLang's list of models they have a parent; a list of another kind is said to be one."""
+    cards = [{"id": "base", "root": "base", "parent": None}, {"id": "x@a:1", "root": "/x", "parent": "base"}]
+
+    async def story() -> None:
+        script = Script(checkpoint(tmp_path / "m"), **{"v1/models": answer(200, data=cards)})
+        engine = await engine_of(script)
+        assert await engine.adapters() == {"x@a:1": Path("/x")}
+        script.answers["v1/models"] = answer(200, models=cards)
+        with pytest.raises(EngineNotSupported, match="no list of models"):
+            await engine.adapters()
+
+    asyncio.run(story())
+
+
 def test_a_checksum_is_told_or_refused(tmp_path: Path) -> None:
     """The digest over all ranks; an engine that tells none, or whose weights are away, has no checksum."""
 
