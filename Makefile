@@ -43,7 +43,10 @@ conformance: .venv/.made ## the coordinator: every fault, every pair of faults, 
 mutants: .venv/.made ## explore every wrong protocol: each must be noticed by the property that it names
 	$(LIGHT)/reef-ref mutants
 
-bench: .venv/.made ## this checker beside SPIN, Rumur and others, in one run (some minutes)
+bench: .venv/.made ## this checker beside SPIN, Rumur and others; events, their validation, many engines (some minutes)
+	$(LIGHT)/python -m benchmarks.events
+	$(LIGHT)/python -m benchmarks.fan_out
+	$(LIGHT)/python -m benchmarks.validate
 	$(LIGHT)/python -m benchmarks.checkers
 
 bench-smoke: .venv/.made ## the same in the smallest world (about a minute)

@@ -285,6 +285,13 @@ class Boxes:
         """Every state of one box is in another, with the same bits."""
         return large[-1] == small[-1] and all(map(self._in, small[:-1], large[:-1]))
 
+    def joined(self, box: Box, other: Box) -> Box:
+        """The second box, with those states of the first that would differ from it in one block only."""
+        beyond = [n for n, (a, b) in enumerate(zip(other[:-1], box[:-1], strict=True)) if not self._in(a, b)]
+        if len(beyond) != 1 or other[-1] != box[-1]:
+            return other
+        return put_in(other, beyond, [self._unite((box[beyond[0]], other[beyond[0]]))])
+
     def merged(self, boxes: Iterable[Box]) -> tuple[Box, ...]:
         """The same states in fewer boxes: those that differ in one block become one."""
         found = set(boxes)

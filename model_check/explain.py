@@ -129,6 +129,19 @@ class _Next:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class _Effect:
+    """What a step makes of a box, in the blocks that it touches.
+
+    `beyond` is the part that the box does not have, each with those states of the box that differ from it in one block
+    only. `cut` says that the scope's bound cut some of it.
+    """
+
+    after: tuple[tuple[int, ...], ...]
+    beyond: tuple[tuple[int, ...], ...]
+    cut: bool
+
+
 @dataclass
 class _Tables:
     """What was found before: sets of states by number, and what followed from each."""
@@ -136,7 +149,7 @@ class _Tables:
     sets: list[tuple[Box, ...]] = field(default_factory=list)
     numbers: dict[tuple[Box, ...], int] = field(default_factory=dict)
     after: dict[tuple[int, Observation], _Next] = field(default_factory=dict)
-    steps: dict[tuple[object, ...], tuple[tuple[tuple[int, ...], ...], bool]] = field(default_factory=dict)
+    steps: dict[tuple[object, ...], _Effect] = field(default_factory=dict)
     renumbered: dict[tuple[int, object], int] = field(default_factory=dict)
 
 
@@ -392,16 +405,33 @@ class Explainer:
             return
         blocks = self._touched[instance.action.name, instance.args]
         for box in before:
-            key = (instance.action.name, instance.args, *(box[block] for block in blocks))
-            found = self._tables.steps.get(key)
-            if found is None:
-                was_cut, self._cut = self._cut, False
-                after = self.boxes.merged(self._judged_after(instance, (box,)))
-                found = tuple(tuple(b[block] for block in blocks) for b in after), self._cut
-                self._tables.steps[key] = found
-                self._cut = was_cut
-            self._cut |= found[1]
-            yield from (put_in(box, blocks, numbers) for numbers in found[0])
+            yield from (put_in(box, blocks, numbers) for numbers in self._effect(instance, box).after)
+
+    def _beyond(self, instance: Instance, box: Box) -> Iterable[Box]:
+        """What a step adds to a box, each part with those states of the box that differ from it in one block only."""
+        if self.judged:
+            return self._parts_beyond(box, self._judged_after(instance, (box,)))
+        blocks = self._touched[instance.action.name, instance.args]
+        return [put_in(box, blocks, numbers) for numbers in self._effect(instance, box).beyond]
+
+    def _parts_beyond(self, box: Box, parts: Iterable[Box]) -> list[Box]:
+        joined = dict.fromkeys(self.boxes.joined(box, part) for part in parts)
+        return [part for part in joined if not self.boxes.covers(box, part)]
+
+    def _effect(self, instance: Instance, box: Box) -> _Effect:
+        """Found once for each combination of what the blocks have that the step touches."""
+        blocks = self._touched[instance.action.name, instance.args]
+        key = (instance.action.name, instance.args, *[box[block] for block in blocks])
+        found = self._tables.steps.get(key)
+        if found is None:
+            was_cut, self._cut = self._cut, False
+            after = self.boxes.merged(self._judged_after(instance, (box,)))
+            both = (after, self._parts_beyond(box, after))
+            some, beyond = (tuple(tuple(b[block] for block in blocks) for b in boxes) for boxes in both)
+            found = self._tables.steps[key] = _Effect(some, beyond, self._cut)
+            self._cut = was_cut
+        self._cut |= found.cut
+        return found
 
     def _judged_after(self, instance: Instance, before: Iterable[Box]) -> Iterator[Box]:
         for box in self._enabled(instance, before):
@@ -466,10 +496,14 @@ class Explainer:
     def _swollen(self, box: Box, steps: Sequence[Instance]) -> tuple[Box, list[Box]]:
         """A box with everything that hidden steps can do within one of its blocks, and what else they lead to.
 
-        Steps that touch few blocks come first, until they add nothing: sets then grow in few stages, and what a step
-        makes of each stage is found once.
+        First those that join several blocks, for the narrower a box is, the more of what they do lies within one block;
+        what they leave out here has to be found as a box of its own, once for each set of elements. Then steps that
+        touch few blocks before others, until they add nothing: sets grow in few stages, and what a step makes of each
+        stage is found once.
         """
         ordered = sorted(steps, key=lambda i: len(self._touched[i.action.name, i.args]))
+        for instance in reversed(ordered):
+            box = self._widened(box, instance)
         seen: dict[int, tuple[int, ...]] = {}
         number = 0
         while number < len(ordered):
@@ -480,13 +514,17 @@ class Explainer:
             if not self.judged and seen.get(number) == key:
                 continue
             seen[number] = key
-            for after in self._after(instance, (box,)):
-                if len(_changed(box, after)) == 1 and not self.boxes.covers(box, after):
-                    box = self.boxes.merged((box, after))[0]
+            box = self._widened(box, instance)
             if box != before:
                 number = 0
-        others = [a for i in ordered for a in self._after(i, (box,)) if not self.boxes.covers(box, a)]
-        return box, others
+        return box, [part for step in ordered for part in self._beyond(step, box)]
+
+    def _widened(self, box: Box, instance: Instance) -> Box:
+        """A box with what a step makes of it, as far as that differs in one block only."""
+        for grown in self._beyond(instance, box):
+            if self.boxes.covers(grown, box):
+                box = grown
+        return box
 
     # Why not
 
@@ -550,13 +588,6 @@ class Explainer:
                 return Objection(name, f"{called} to be {wanted or 'something else'} after it", (f"{called} is {had}",))
             after = tuple(kept)
         return Objection(name, "nothing more", ())
-
-
-def _changed(box: Box, after: Box) -> list[int]:
-    """The blocks in which two boxes differ, if they agree in what follows the blocks; else more than one."""
-    if box[-1] != after[-1]:
-        return [-1, -1]
-    return [n for n, (a, b) in enumerate(zip(box, after, strict=True)) if a != b]
 
 
 __all__ = ["Explainer", "Held", "Inexplicable", "Objection", "Observation", "Seen", "Shown", "Verdict"]

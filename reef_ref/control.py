@@ -24,6 +24,7 @@ from reef_ref.engines.errors import EngineError, EngineLost, EngineTimeout, Engi
 from reef_ref.engines.interface import ALL_REGIONS, Engine, PauseMode, Region, WeightState
 from reef_ref.health import HealthMonitor, Slots
 from reef_ref.load_id import LoadId
+from reef_ref.residency import Adapter, Residency
 
 __all__ = [
     "Bounds",
@@ -34,6 +35,7 @@ __all__ = [
     "Launcher",
     "Mismatch",
     "NotLatched",
+    "NotServing",
     "tell_failure",
     "telling",
 ]
@@ -68,6 +70,7 @@ class Bounds:
     report_s: float = 60.0
     continue_s: float = 60.0
     retire_s: float = 30.0
+    adapter_s: float = 60.0
     exclude_monitor_s: float = 60.0
     write_s: float = 30.0
 
@@ -104,6 +107,10 @@ class ControlSettings:
 
 class NotLatched(Exception):  # noqa: N818  The name says what was wrong with the call.
     """Something was asked for that is only safe behind the latch."""
+
+
+class NotServing(Exception):  # noqa: N818  The name says what engines do not do.
+    """Something was asked for that is only possible while all engines generate; nothing was changed."""
 
 
 class NotVerified(Exception):  # noqa: N818  The name says what was missing.
@@ -159,12 +166,14 @@ class Control:
         launcher: Launcher | None,
         monitor: HealthMonitor | None,
         tell: events.Teller,
+        adapters: Residency | None = None,
     ) -> None:
         self._slots = slots
         self._settings = settings
         self._launcher = launcher
         self._monitor = monitor
         self._tell = tell
+        self._adapters = adapters
         self._latched = False
         self._verified: LoadId | None = None
         self._poison: dict[int, Engine] = {}
@@ -211,7 +220,7 @@ class Control:
             self._tell(events.AllFlushed)
 
     async def rebuild(self) -> None:
-        """Start an engine in every empty slot.
+        """Start an engine in every empty slot, with the adapters that all engines hold.
 
         The new engines generate, with whatever weights they booted: the caller's next step is a barrier. Raises
         `NotLatched` without the latch (nothing would keep that barrier from being forgotten), `CallsFailed`.
@@ -229,8 +238,11 @@ class Control:
                 raise CallsFailed("rebuild", [Failure(slot, failure) for slot in empty])
 
             async def start(slot: int) -> None:
-                self._slots.fill(slot, await launcher.start(slot))
+                engine = await launcher.start(slot)
+                self._slots.fill(slot, engine)
                 self._tell(events.Rebuild, slot)
+                if self._adapters is not None:
+                    await self._adapters.restore(engine)
 
             await self._fan_out("rebuild", self._settings.bounds.start_s, dict.fromkeys(empty, start))
         self._tell(events.AllRebuilt)
@@ -363,6 +375,26 @@ class Control:
         except CallsFailed as error:
             for failure in error.failures:
                 self._tell(events.RetireFails, failure.slot, str(failure.error) or type(failure.error).__name__)
+
+    async def activate(self, adapter: Adapter, path: Path) -> bool:
+        """Have all engines hold an adapter, while they generate; see `Residency.activate`.
+
+        No barrier is needed: a name is one content, so that nothing cached under it can be stale, and requests go to it
+        only when whoever sends them knows that it is everywhere. Engines are asked first what they hold: the books may
+        be those of a new life. Raises `CallsFailed`, and `NotServing` while engines are fenced or one is
+        missing: an unload under a pause waits for requests that cannot end.
+        """
+        if self._adapters is None:
+            message = "this deployment has no adapter slots"
+            raise NotServing(message)
+        if self._latched or self._slots.empty:
+            message = "engines are fenced, or one is missing; an adapter is loaded while all of them generate"
+            raise NotServing(message)
+        engines = [engine for slot in self._slots.live if (engine := self._slots[slot]) is not None]
+        bound = self._settings.bounds.adapter_s
+        loaded = await self._all("adapters", bound, lambda e: e.adapters(), lambda _, __: None)
+        await self._adapters.reconcile(engines, list(loaded.values()))
+        return await self._adapters.activate(engines, adapter, path)
 
     async def exclude_monitor(self) -> bool:
         """Keep the health monitor from emptying slots until engines continue; false if it does not end in time."""

@@ -6,18 +6,21 @@ Source: reef-semantics sections 0, 2.6 and 2.7.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self, TypeVar
 
 from reef_ref import events
-from reef_ref.control import Control, ControlSettings, Launcher
+from reef_ref.control import Control, ControlSettings, Launcher, NotServing
 from reef_ref.health import HealthMonitor, Slots
 from reef_ref.journal import Journal
 from reef_ref.load_id import LoadId, new_incarnation
 from reef_ref.markers import Load, Record, RecordFile, Status
 from reef_ref.publication import Identity, Phase, Publication, Refused
 from reef_ref.recovery import Recovery, TrainerEvidence
+from reef_ref.residency import Adapter, Residency
 from reef_ref.training import Disposition, Job, Trained, Trainer, Training
 
 __all__ = ["Coordinator", "CoordinatorHealth", "gate_may_open"]
@@ -53,6 +56,8 @@ def gate_may_open(record: Record | None, *, colocated: bool) -> bool:
 class Coordinator:
     """Trains, publishes and recovers over the engines in `slots`. `initial` is what they serve before the first job.
 
+    `adapter_slots` is how many LoRA adapters every engine can hold; 0 where none are served.
+
     At most one operation runs at a time; the others wait, so a caller that cannot wait passes a time-out of its own.
     Cancelling an operation leaves what a crash at that point leaves, or more: engines retired and the record saying so.
     """
@@ -71,6 +76,7 @@ class Coordinator:
         listener: events.Listener | None = None,
         clock: Callable[[], float] | None = None,
         train_s: float = 14_400.0,
+        adapter_slots: int = 0,
     ) -> None:
         incarnation = incarnation or new_incarnation()
         self._tell = events.Teller(
@@ -78,7 +84,10 @@ class Coordinator:
         )
         self._slots = slots
         self._lock = asyncio.Lock()
-        self._control = Control(slots, settings, launcher=launcher, monitor=monitor, tell=self._tell)
+        self._adapters = Residency(adapter_slots, bound_s=settings.bounds.adapter_s) if adapter_slots else None
+        self._control = Control(
+            slots, settings, launcher=launcher, monitor=monitor, tell=self._tell, adapters=self._adapters
+        )
         self._journal = Journal(marker, tell=self._tell, bound_s=settings.bounds.write_s)
         start = LoadId(incarnation, 0)
         boot = Load(load_id=start.next(), checkpoint=str(initial.checkpoint), checksum=initial.checksum)
@@ -127,6 +136,36 @@ class Coordinator:
     async def republish(self, load_id: LoadId) -> None:
         """Establish the load again; see `Publication.republish`."""
         await self._operate(lambda: self._publication.republish(load_id))
+
+    async def activate_adapter(self, adapter: Adapter, path: Path) -> bool:
+        """Make an adapter its scenario's current one, on every engine; whether bytes were sent.
+
+        One that is resident still, as the target of a rollback may be, is only pointed at. What served the scenario
+        before stays until its slot is needed and nobody uses it (`adapter_in_use`). Nothing of this is recorded: which
+        adapter a scenario's head names is the service's to remember, and it activates it again in a new life, which is
+        harmless on engines that hold it. Raises `Refused` while engines are fenced or missing, and what
+        `Residency.activate` raises.
+        """
+
+        async def activate() -> bool:
+            try:
+                return await self._control.activate(adapter, path)
+            except NotServing as error:
+                raise Refused(str(error)) from error
+
+        return await self._operate(activate)
+
+    @contextlib.contextmanager
+    def adapter_in_use(self, adapter: Adapter) -> Iterator[None]:
+        """Keep an adapter on engines while requests use it. `KeyError` if it is not there."""
+        if self._adapters is None:
+            raise KeyError(adapter.name)
+        with self._adapters.pinned(adapter):
+            yield
+
+    def adapter(self, scenario: str) -> Adapter | None:
+        """The adapter that serves a scenario, if engines hold one."""
+        return None if self._adapters is None else self._adapters.current(scenario)
 
     async def stop(self) -> None:
         """Do nothing more. Engines and the record stay as they are."""

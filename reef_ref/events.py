@@ -9,6 +9,7 @@ Telling costs one function call where nobody listens: the event is not even made
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -16,7 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, ParamSpec, Protocol
+from typing import IO, Literal, ParamSpec, Protocol, Union, get_type_hints
+
+import msgspec
 
 __all__ = ["EVENTS", "Event", "Line", "Listener", "MalformedEvent", "NdjsonFile", "Teller", "read_line"]
 
@@ -453,7 +456,7 @@ class Line:
     event: Event
 
     def to_json(self) -> str:
-        """One line of JSON, without its end."""
+        """One line of JSON, without its end. What is not Unicode, as a file's name may be, becomes a question mark."""
         head = {
             "schema": SCHEMA,
             "source": self.source,
@@ -461,32 +464,49 @@ class Line:
             "at": round(self.at, 6),
             "event": self.event.name(),
         }
-        return json.dumps({**head, **dataclasses.asdict(self.event)}, separators=(",", ":"))
+        body = json.dumps({**head, **dataclasses.asdict(self.event)}, separators=(",", ":"), ensure_ascii=False)
+        return body.encode("utf-8", "replace").decode("utf-8")
 
 
-def read_line(text: str) -> Line:
+_HEAD = [(field.name, get_type_hints(Line)[field.name]) for field in dataclasses.fields(Line) if field.name != "event"]
+
+
+def _wire(kind: type[Event]) -> type[msgspec.Struct]:
+    """An event's line as it is written: the line's own fields first, then the event's, then the schema."""
+    fields = [(field.name, get_type_hints(kind)[field.name]) for field in dataclasses.fields(kind)]
+    return msgspec.defstruct(
+        kind.__name__,
+        [*_HEAD, *fields, ("schema", Literal[SCHEMA])],
+        tag_field="event",
+        tag=kind.name(),
+        forbid_unknown_fields=True,
+    )
+
+
+_KINDS = {_wire(kind): kind for kind in EVENTS.values()}
+_DECODE = msgspec.json.Decoder(Union[tuple(_KINDS)]).decode  # noqa: UP007  The union is only known here.
+
+
+class _AnySchema(msgspec.Struct):
+    schema: msgspec.Raw
+
+
+def read_line(text: str | bytes) -> Line:
     """Read what `Line.to_json` wrote; `MalformedEvent` says what is wrong with anything else."""
     try:
-        body = json.loads(text)
-        if body.pop("schema") != SCHEMA:
-            message = f"unknown schema; this release reads schema {SCHEMA}"
-            raise MalformedEvent(message)
-        source, number, at, name = (body.pop(key) for key in ("source", "number", "at", "event"))
-        kind = EVENTS[name]
-        fields = {field.name: body.pop(field.name) for field in dataclasses.fields(kind)}
-    except MalformedEvent:
-        raise
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        message = f"not an event ({error!r})"
-        raise MalformedEvent(message) from error
-    if body:
-        message = f"{name} has no field {', '.join(sorted(body))}"
-        raise MalformedEvent(message)
-    return Line(source, number, at, kind(**{key: _frozen(value) for key, value in fields.items()}))
+        wire = _DECODE(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedEvent(_why(text, error)) from error
+    source, number, at, *fields, _ = msgspec.structs.astuple(wire)
+    return Line(source, number, at, _KINDS[type(wire)](*fields))
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _why(text: str | bytes, error: Exception) -> str:
+    """What is wrong with a line: of another schema's, nothing else is worth saying."""
+    with contextlib.suppress(ValueError, RecursionError):
+        if bytes(msgspec.json.decode(text, type=_AnySchema).schema) != b"%d" % SCHEMA:
+            return f"unknown schema; this release reads schema {SCHEMA}"
+    return f"not an event: {error}"
 
 
 class Listener(Protocol):

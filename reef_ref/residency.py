@@ -2,8 +2,8 @@
 
 An adapter's name is made of its scenario and its revision and is never used for other content: with keys that know the
 adapter, a cached prefix then cannot outlive its content. The books never say more than engines hold: a load that failed
-takes no slot, an unload that failed leaves the slot *leaked*, and after engines were replaced the books are reconciled
-with what each of them reports.
+takes no slot, an unload that failed leaves the slot *leaked*, a new engine is given what others hold (`restore`), and
+where engines tell what they hold the books are reconciled with it.
 
 With S scenarios, S + 1 slots are needed to publish any of them without taking one out of service.
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,13 +38,21 @@ class Adapter:
         """The name on engines: one for each content, and one content for each."""
         return f"{self.scenario}@{self.revision}"
 
+    @classmethod
+    def named(cls, name: str) -> Adapter | None:
+        """The adapter of a name; none for a name that somebody else has given."""
+        scenario, at, revision = name.rpartition("@")
+        with suppress(ValueError):
+            return cls(scenario, LoadId.parse(revision)) if at else None
+        return None
+
 
 class AdapterCapacityExhausted(Exception):  # noqa: N818  The name says what there is none of.
     """Every slot is in legitimate use: no engine was asked, and nothing has changed. Not a failure of any engine."""
 
 
 class AdapterEvictionFailed(Exception):  # noqa: N818  The name says what happened.
-    """An engine did not unload: it must be replaced. The adapter's slot counts as leaked."""
+    """An engine did not unload. The adapter's slot counts as leaked, and is the first to be tried again."""
 
 
 class AdapterLoadFailed(Exception):  # noqa: N818  The name says what happened.
@@ -61,6 +69,7 @@ class Residency:
         self._slots = slots
         self._bound_s = bound_s
         self._held: dict[str, Adapter] = {}  # Oldest first.
+        self._paths: dict[str, Path] = {}
         self._current: dict[str, str] = {}
         self._leaked: set[str] = set()
         self._pins: dict[str, int] = {}
@@ -129,49 +138,73 @@ class Residency:
         gone = self.victim(adapter.scenario)
         if gone is not None:
             await self._evict(engines, gone)
+        # Whoever is cancelled from here on has perhaps loaded it somewhere.
+        self._held[name], self._paths[name] = adapter, path
+        self._leaked.add(name)
         failures = await self._each(engines, lambda engine: engine.load_adapter(name, path))
         if failures:
-            cleanup = await self._each(engines, lambda engine: _unload(engine, name))
-            if cleanup:
-                self._held[name] = adapter
-                self._leaked.add(name)
+            if not await self._each(engines, lambda engine: _unload(engine, name)):
+                self._forget(name)
             message = f"adapter {name} was not loaded: {failures[0]}"
             raise AdapterLoadFailed(message) from failures[0]
-        self._held[name] = adapter
+        self._leaked.discard(name)
         self._current[adapter.scenario] = name
         return True
 
+    async def restore(self, engine: Engine) -> None:
+        """Have a new engine hold what all others hold. Raises `EngineError` or `TimeoutError`."""
+        for name in self.held:
+            async with asyncio.timeout(self._bound_s):
+                await engine.load_adapter(name, self._paths[name])
+
     async def _evict(self, engines: Sequence[Engine], name: str) -> None:
-        failures = await self._each(engines, lambda engine: _unload(engine, name))
         for scenario in [scenario for scenario, current in self._current.items() if current == name]:
             del self._current[scenario]
+        self._leaked.add(name)
+        failures = await self._each(engines, lambda engine: _unload(engine, name))
         if failures:
-            self._leaked.add(name)
             message = f"adapter {name} was not unloaded: {failures[0]}"
             raise AdapterEvictionFailed(message) from failures[0]
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
         self._leaked.discard(name)
-        del self._held[name]
+        del self._held[name], self._paths[name]
 
-    async def reconcile(self, engines: Sequence[Engine], loaded: Sequence[frozenset[str]]) -> tuple[Adapter, ...]:
-        """After engines were replaced: `loaded` is what each of them holds. Answers the adapters that were forgotten.
+    async def reconcile(self, engines: Sequence[Engine], loaded: Sequence[Mapping[str, Path]]) -> None:
+        """Have the books say what engines hold: `loaded` is what each of them tells.
 
-        What not every engine holds is no longer resident, and its strays are unloaded; so are names that the books do
-        not know. Raises `AdapterEvictionFailed` if an engine keeps a stray.
+        What not every engine holds is no longer resident, and what every engine holds of an earlier life is again, as
+        far as there are slots. The rest is unloaded, but for names that somebody else has given. Raises
+        `AdapterEvictionFailed` if an engine keeps what is to go; it counts as leaked.
         """
-        everywhere = frozenset.intersection(*loaded) if loaded else frozenset()
-        keep = {name for name in self.held if name in everywhere}
-        forgotten = tuple(adapter for name, adapter in self._held.items() if name not in keep)
+        everywhere = {name: path for name, path in loaded[0].items() if all(name in names for names in loaded)}
+        going = self._leaked | {name for name in self._held if name not in everywhere}
+        for name in going & self._held.keys():
+            self._forget(name)
+        for name, path in everywhere.items():
+            if name not in going and len(self._held) < self._slots:
+                self._count(name, path)
+        self._current = {scenario: name for scenario, name in self._current.items() if name in self._held}
         strays: list[BaseException] = []
-        for engine, names in zip(engines, loaded, strict=True):
-            for name in sorted(names - keep):
-                strays += await self._each([engine], lambda e, name=name: _unload(e, name))  # type: ignore[misc]
+        for name, path in sorted({item for names in loaded for item in names.items()}):
+            if name not in self._held and Adapter.named(name) is not None:
+                holders = [engine for engine, names in zip(engines, loaded, strict=True) if name in names]
+                failures = await self._each(holders, lambda engine, name=name: _unload(engine, name))  # type: ignore[misc]
+                if failures:
+                    self._count(name, path)
+                    self._leaked.add(name)
+                strays += failures
         if strays:
             message = f"a stray adapter was not unloaded: {strays[0]}"
             raise AdapterEvictionFailed(message) from strays[0]
-        self._held = {name: adapter for name, adapter in self._held.items() if name in keep}
-        self._leaked.clear()
-        self._current = {scenario: name for scenario, name in self._current.items() if name in keep}
-        return forgotten
+
+    def _count(self, name: str, path: Path) -> None:
+        """Take a name into the books, if it is an adapter's."""
+        adapter = Adapter.named(name)
+        if adapter is not None:
+            self._held.setdefault(name, adapter)
+            self._paths.setdefault(name, path)
 
     async def _each(
         self, engines: Sequence[Engine], call: Callable[[Engine], Awaitable[object]]

@@ -21,7 +21,7 @@ __all__ = ["HttpWire", "connect"]
 
 # uvicorn closes an idle connection after five seconds; a connection given up earlier is never one that it just closed.
 KEEP_ALIVE_S = 2.0
-READS = frozenset({Route.MODEL_INFO, Route.SERVER_INFO})
+READS = frozenset({Route.MODELS, Route.MODEL_INFO, Route.SERVER_INFO})
 
 
 class HttpWire:

@@ -204,6 +204,11 @@ async def _answer(engine: Any, route: Route, body: dict[str, Any]) -> Answer:
             return await adapters(manager.load_lora_adapter, io_struct.LoadLoRAAdapterReqInput(**body))
         case Route.UNLOAD_ADAPTER:
             return await adapters(manager.unload_lora_adapter, io_struct.UnloadLoRAAdapterReqInput(**body))
+        case Route.MODELS:
+            registry = getattr(manager, "lora_registry", None)
+            loaded = registry.get_all_adapters().values() if registry is not None else ()
+            cards = [{"id": a.lora_name, "root": a.lora_path, "parent": manager.served_model_name} for a in loaded]
+            return Answer(200, {"data": cards})
         case Route.MODEL_INFO:
             return Answer(
                 200, {"model_path": manager.model_path, "weight_version": manager.config_value("weight_version")}

@@ -279,6 +279,9 @@ class Engine(Protocol):
     async def unload_adapter(self, name: str) -> AdapterChange:
         """Unload an adapter. `CallRefused` while paused: SGLang waits for requests that cannot end then."""
 
+    async def adapters(self) -> Mapping[str, Path]:
+        """The LoRA adapters that the engine holds: their names, and the folders that they were loaded from."""
+
     async def health(self) -> Health:
         """Whether the scheduler answers, paused or not; never raises for an engine that does not."""
 

@@ -299,6 +299,16 @@ class SGLangEngine:
         self._unloaded.add(name)  # Whatever comes of the call: nobody is to use it any more.
         return _adapter_change(name, await self._ask(Route.UNLOAD_ADAPTER, {"lora_name": name}, self._limits.control_s))
 
+    async def adapters(self) -> Mapping[str, Path]:
+        """The LoRA adapters that the engine holds."""
+        answer = await self._ask(Route.MODELS, None, self._limits.control_s)
+        try:
+            cards = [card for card in answer["data"] if card.get("parent") is not None]
+            return {str(card["id"]): Path(card["root"]) for card in cards}
+        except (KeyError, TypeError, AttributeError) as error:
+            message = f"adapters at {self.address}: no list of models in the answer ({error!r})"
+            raise EngineNotSupported(message) from error
+
     async def health(self) -> Health:
         """Whether the scheduler answers a question that needs no generation, paused or not."""
         try:

@@ -29,6 +29,8 @@ class Route(StrEnum):
     CONTINUE = "continue_generation"
     LOAD_ADAPTER = "load_lora_adapter"
     UNLOAD_ADAPTER = "unload_lora_adapter"
+    MODELS = "v1/models"
+    """The base model, and the adapters: those have a parent. Answered by the front end."""
     MODEL_INFO = "model_info"
     """Answered by the front end alone."""
     SERVER_INFO = "server_info"

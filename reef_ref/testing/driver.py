@@ -266,13 +266,16 @@ async def adapters_are_apart(driver: Driver) -> str | None:
         return "no adapter was given"
     engine = driver.engine
     base = await _ask(driver)
+    before = await engine.adapters()
     _need("check" in (await engine.load_adapter("check", driver.adapter)).loaded, "the adapter is not loaded")
+    _need(await engine.adapters() == {**before, "check": driver.adapter}, "the adapter is not listed, with its folder")
     adapted = await _ask(driver, adapter="check")
     _need(adapted.cached_tokens == 0, "the adapter reused KV of the base model")
     await engine.pause(PauseMode.RETRACT)
     await _refuses(engine.unload_adapter("check"), CallRefused, "unload under a pause")
     await engine.continue_generation()
     _need("check" not in (await engine.unload_adapter("check")).loaded, "the adapter is still loaded")
+    _need(await engine.adapters() == before, "the adapter is still listed")
     await _refuses(_ask(driver, adapter="check"), EngineError, "a request for an adapter that is gone")
     _need((await _ask(driver)).output_ids == base.output_ids, "the base model's answer changed")
     return None

@@ -1,8 +1,9 @@
 """Public reports on publications and prefix caches, and what stops each of them here.
 
 `C` rows are reports on other systems and on upstream, `X` rows what reading SGLang's code foretells. A row is stopped
-by a configuration that is judged (`Judged`), by a mutant of a protocol (any whose report names the row), by a scenario
-on a real engine (`LIVE`: any in the scenarios' catalogue that names it), or it is outside, with the reason. `Open` says
+by a configuration that is judged (`Judged`), by a mutant of a protocol (any whose report names the row), by a bug that
+is built into the implementation and noticed (`Code`), by a trace that is explained or not (`Told`), by a scenario on a
+real engine (`LIVE`: any in the scenarios' catalogue that names it), or it is outside, with the reason. `Open` says
 which part of the project still has to stop it.
 """
 
@@ -19,6 +20,20 @@ class Judged:
     rule: str
     settings: dict[str, Any]
     scoped: bool = True
+
+
+@dataclass(frozen=True)
+class Code:
+    """A known bug, by its name in `test_known_bugs` or `test_known_engine_bugs` of `tests/conformance`."""
+
+    bug: str
+
+
+@dataclass(frozen=True)
+class Told:
+    """A trace that is judged, by its name in `tests/cases/traces.py`."""
+
+    trace: str
 
 
 @dataclass(frozen=True)
@@ -40,7 +55,7 @@ class Open:
     part: str
 
 
-Stop = Judged | Live | Outside | Open
+Stop = Judged | Code | Told | Live | Outside | Open
 
 
 @dataclass(frozen=True, init=False)
@@ -96,7 +111,7 @@ ROWS = (
         "bd",
         "A refused flush inside an update or release kills the scheduler",
         LIVE,
-        Open("coordinator over simulated engines"),
+        Code("memory_is_released_without_a_flush"),
     ),
     Row(
         "C05",
@@ -105,12 +120,27 @@ ROWS = (
         "The mode test takes any substring; refused flushes are repeated without a pause",
         Judged("pause-mode-known", retract(pause_mode="in")),
     ),
-    Row("C06", "slime#1953", "c", "Flush refusals are neither logged nor waited on", Open("trace")),
+    Row(
+        "C06",
+        "slime#1953",
+        "c",
+        "Flush refusals are neither logged nor waited on",
+        Told("nobody_waits_for_a_refused_flush"),
+        Told("a_refused_flush_ends_the_publication"),
+        Code("refusals_are_repeated_at_once"),
+    ),
     Row("C07", "miles#847", "bc", "A request that never ends blocks every flush"),
     Row("C08", "AReaL#140", "bcd", "Requests still run when the update's flush comes", LIVE),
     Row("C09", "sglang#12099", "bcd", "Aborting everything is not waiting for everything"),
     Row("C10", "sglang#14062", "bd", "A look-ahead result keeps a finished request in the batch", LIVE),
-    Row("C11", "sglang#36869", "c", "The refusal's message hides what refused", LIVE, Open("trace")),
+    Row(
+        "C11",
+        "sglang#36869",
+        "c",
+        "The refusal's message hides what refused",
+        LIVE,
+        Told("a_refused_flush_ends_the_publication"),
+    ),
     Row("C12", "reef#206", "bcd", "A compiling grammar blocks every paused flush", LIVE),
     Row(
         "C13",
@@ -177,7 +207,7 @@ ROWS = (
         "ac",
         "A pause that keeps requests is asked to clear the cache",
         Judged("offload-needs-retract", in_place(offload=True)),
-        Open("trace"),
+        Told("a_pause_that_keeps_requests_and_a_flush"),
     ),
     Row(
         "C29",
@@ -266,7 +296,13 @@ ROWS = (
     ),
     Row("C45", "pytorch/rl#4016 (2)", "bc", "A second way to update never resets"),
     Row("C46", "SkyRL#1824", "bc", "A reset does nothing while requests run"),
-    Row("C48", "vllm#12284", "c", "The reset answers 200 whether or not it reset", Open("trace")),
+    Row(
+        "C48",
+        "vllm#12284",
+        "c",
+        "The reset answers 200 whether or not it reset",
+        Told("a_flush_that_answers_and_does_nothing"),
+    ),
     Row("C49", "vllm#34382", "b", "Requests in progress keep the cache from being cleared"),
     Row("C50", "vllm#9744", "b", "Loading weights invalidates nothing"),
     Row("C51", "vllm#17103 / ms-swift#5143", "bc", "Sleeping without a reset leaves hits on memory that is gone"),
@@ -331,7 +367,14 @@ ROWS = (
         "Invalidation hangs on the allowed staleness",
         Judged("shape", retract() | {"max_staleness": 1}),
     ),
-    Row("C61", "NeMo-RL#2884 (review)", "c", "An invalidation that works reports that it does not", Open("trace")),
+    Row(
+        "C61",
+        "NeMo-RL#2884 (review)",
+        "c",
+        "An invalidation that works reports that it does not",
+        Told("a_flush_that_works_and_says_it_did_not"),
+        Told("a_failed_flush_that_is_warned_of_and_ignored"),
+    ),
     Row(
         "C62",
         "AReaL#466",
@@ -392,8 +435,22 @@ ROWS = (
         "A failed replacement leaves an adapter half written",
         Open("adapter protocol"),
     ),
-    Row("C73", "sglang#32238", "bc", "Unloading waits for requests that the pause holds", Open("adapter protocol")),
-    Row("C74", "miles#2780", "bc", "The same wait for retracted requests", Open("adapter protocol")),
+    Row(
+        "C73",
+        "sglang#32238",
+        "bc",
+        "Unloading waits for requests that the pause holds",
+        Code("an_adapter_is_unloaded_under_a_pause"),
+        Code("an_adapter_is_activated_behind_the_latch"),
+    ),
+    Row(
+        "C74",
+        "miles#2780",
+        "bc",
+        "The same wait for retracted requests",
+        Code("an_adapter_is_unloaded_under_a_pause"),
+        Code("an_adapter_is_activated_behind_the_latch"),
+    ),
     Row("C75", "sglang#36384", "bc", "A slot serves its predecessor's weights", Open("adapter protocol")),
     Row("C76", "SkyRL#1657", "bc", "A pause for one adapter must cover all users of its KV", Open("adapter protocol")),
     Row("C77", "vllm#57854", "bc", "Weights are written while their memory is released"),
@@ -415,33 +472,63 @@ ROWS = (
         "reef#61",
         "bc",
         "A wedged engine looks like a full one",
-        Open("coordinator over simulated engines"),
+        Code("a_failed_eviction_is_ignored"),
+        Code("a_new_engine_lacks_the_adapters"),
         Open("adapter protocol"),
     ),
     Row("C88", "reef#62", "b", "A health check hides the retry"),
     Row("C89", "reef#206", "bc", "A failed barrier leaves the marker at CHECKPOINT"),
-    Row("C90", "reef#37", "b", "An adapter's replacement is not safe across restarts", Open("adapter protocol")),
+    Row(
+        "C90",
+        "reef#37",
+        "b",
+        "An adapter's replacement is not safe across restarts",
+        Code("an_adapter_keeps_its_name"),
+        Code("a_new_life_forgets_what_engines_hold"),
+    ),
     Row("C91", "sglang-omni#678", "bc", "Weights change, the flush fails, and both count as one failure", LIVE),
-    Row("C93", "vllm#49040 / #54443", "c", "A label names a version that made no token", Open("trace")),
+    Row(
+        "C93",
+        "vllm#49040 / #54443",
+        "c",
+        "A label names a version that made no token",
+        Told("a_label_from_the_admission"),
+        Told("a_label_from_the_start"),
+    ),
     Row(
         "C95",
         "slime#2279",
         "bc",
         "Samples are relabelled when an update lands before they end",
-        Open("serving protocol"),
-        Open("trace"),
+        Code("stamps_are_filled_in_afterwards"),
     ),
-    Row("C97", "miles#1893", "c", "Nothing to send, so nobody sends the version", Open("trace")),
-    Row("C98", "vime#45", "c", "One path forgets to record the version", Open("trace")),
-    Row("C99", "dynamo#6094", "c", "The version changes in the front end only", Open("trace")),
-    Row("C100", "verl#2455", "b", "Every rank asks for the flush", Open("coordinator over simulated engines")),
+    Row(
+        "C97", "miles#1893", "c", "Nothing to send, so nobody sends the version", Told("nothing_to_send_and_no_id_sent")
+    ),
+    Row("C98", "vime#45", "c", "One path forgets to record the version", Told("one_way_forgets_to_record_the_id")),
+    Row(
+        "C99",
+        "dynamo#6094",
+        "c",
+        "The version changes in the front end only",
+        Code("verification_asks_the_front_end"),
+        Told("one_way_forgets_to_record_the_id"),
+    ),
+    Row(
+        "C100",
+        "verl#2455",
+        "b",
+        "Every rank asks for the flush",
+        Code("only_one_engine_is_flushed"),
+        Told("every_rank_asks_for_the_flush"),
+    ),
     Row(
         "C101",
         "rllm#291",
         "ac",
         "With a certain memory flag nothing is ever synchronised",
         Judged("shape", retract() | {"free_cache_engine": False}),
-        Open("trace"),
+        Told("nothing_to_send_and_no_id_sent"),
     ),
     Row("C102", "NeMo-RL#3944", "b", "A transfer goes on to a peer that is gone"),
     Row("C103", "xtuner#2027 (bot review)", "b", "Endpoints that are down count as targets"),
@@ -464,16 +551,27 @@ ROWS = (
         "prime-rl#2841",
         "bc",
         "Cancelling after the resume frees what is still in use",
-        Open("serving protocol"),
+        Outside(
+            "a client cancels while KV is on its way from a prefill to a decode engine; such engines are refused under "
+            "retract, and in place no publication touches that KV"
+        ),
     ),
     Row("C107", "SkyRL#537 (bot review)", "bc", "Requests on the way in escape the pause"),
-    Row("X1", "SGLang 0.5.23, read", "cd", "After a retraction cached_tokens proves nothing", LIVE, Open("trace")),
+    Row(
+        "X1",
+        "SGLang 0.5.23, read",
+        "cd",
+        "After a retraction cached_tokens proves nothing",
+        LIVE,
+        Open("serving protocol"),
+    ),
     Row(
         "X2",
         "SGLang 0.5.23, read",
         "cd",
         "A timed flush under a retract pause never succeeds",
         LIVE,
+        Code("a_flush_with_a_time_out"),
     ),
     Row(
         "X3",
@@ -497,7 +595,7 @@ ROWS = (
         "cd",
         "The first token after an in-place publication is labelled too new",
         LIVE,
-        Open("trace"),
+        Open("serving protocol"),
     ),
     Row(
         "X6",
@@ -521,14 +619,14 @@ ROWS = (
         "cd",
         "A refused flush inside an update leaves everything half new",
         LIVE,
-        Open("trace"),
+        Told("a_flush_that_answers_and_does_nothing"),
     ),
     Row(
         "X9",
         "SGLang 0.5.23, read",
         "bc",
         "KV memory comes back after a release whose flush was refused",
-        Open("serving protocol"),
+        Code("memory_is_released_without_a_flush"),
     ),
     Row(
         "X10",
@@ -544,8 +642,9 @@ ROWS = (
         "cd",
         "A failed update from disk rolls back to what failed",
         LIVE,
+        Code("a_failed_update_is_taken_for_undone"),
     ),
-    Row("X12", "SGLang 0.5.23, read", "bc", "A prefill between an update's parts", Open("serving protocol")),
+    Row("X12", "SGLang 0.5.23, read", "bc", "A prefill between an update's parts", Told("a_prefill_between_two_parts")),
     Row(
         "X13",
         "SGLang 0.5.23, read",
@@ -553,15 +652,27 @@ ROWS = (
         "A decode engine is updated, its prefill engine not yet",
         Judged("retract-excludes-roles", retract(worker_type="decode")),
     ),
-    Row("X14", "SGLang 0.5.23, read", "c", "Several samples of one request share its prompt, rightly", Open("trace")),
+    Row(
+        "X14",
+        "SGLang 0.5.23, read",
+        "c",
+        "Several samples of one request share its prompt, rightly",
+        Told("samples_of_one_request_share_its_prompt"),
+    ),
     Row(
         "X15",
         "SGLang 0.5.23, read",
         "cd",
         "A new request shares what another new one made, rightly",
         LIVE,
-        Open("trace"),
+        Told("samples_of_one_request_share_its_prompt"),
     ),
-    Row("X16", "SGLang 0.5.23, read", "c", "News of a cleared cache comes only after the continue", Open("trace")),
+    Row(
+        "X16",
+        "SGLang 0.5.23, read",
+        "c",
+        "News of a cleared cache comes only after the continue",
+        Outside("no cache event is read here: that a cache is empty is known from the flush's own answer"),
+    ),
 )
 """In the order of their numbers."""

@@ -18,6 +18,7 @@ import pytest
 
 from reef_ref import events
 from reef_ref.control import CallsFailed, Control
+from reef_ref.engines.errors import EngineError
 from reef_ref.engines.interface import PauseMode
 from reef_ref.engines.simulated import write_checkpoint
 from reef_ref.health import HealthMonitor
@@ -49,18 +50,31 @@ class Mutant:
     test: Callable[..., None] | None = None
 
 
-MUTANTS: list[Mutant] = []
+Patch = Callable[[pytest.MonkeyPatch], None]
 
 
-def mutant(
-    taught_by: str, noticed_by: str, scenario: Scenario = ONE, test: Callable[..., None] | None = None
-) -> Callable[[Callable[[pytest.MonkeyPatch], None]], None]:
-    """Register a mutant under its function's name."""
+class Mutants(list[Mutant]):
+    """Wrong implementations, in the order in which they are registered."""
 
-    def register(patch: Callable[[pytest.MonkeyPatch], None]) -> None:
-        MUTANTS.append(Mutant(patch.__name__, taught_by, noticed_by, patch, scenario, test))
+    def register(
+        self, taught_by: str, noticed_by: str, scenario: Scenario = ONE, test: Callable[..., None] | None = None
+    ) -> Callable[[Patch], None]:
+        """Register a mutant under its function's name."""
 
-    return register
+        def register(patch: Patch) -> None:
+            self.append(Mutant(patch.__name__, taught_by, noticed_by, patch, scenario, test))
+
+        return register
+
+    def table(self) -> Iterator[str]:
+        """Which bug, where it comes from, and what notices it: an invariant that a run breaks, or a test."""
+        for one in self:
+            by = one.noticed_by if one.test is None else "a test"
+            yield f"{one.name.replace('_', ' ')} | {one.taught_by} | {by}"
+
+
+MUTANTS = Mutants()
+mutant = MUTANTS.register
 
 
 def on_adapters(test: Callable[[Path], None]) -> Callable[[Path], None]:
@@ -498,17 +512,16 @@ def a_cancelled_publication_is_not_aborted(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("one", MUTANTS, ids=lambda one: one.name)
 def test_a_known_bug_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: Mutant) -> None:
     """By the invariant that it breaks, or by the test that stands for it."""
+    notice(tmp_path, monkeypatch, one)
+
+
+def notice(folder: Path, monkeypatch: pytest.MonkeyPatch, one: Mutant) -> None:
+    """Build a bug in and see that it is noticed."""
     one.patch(monkeypatch)
     if one.test is not None:
-        with pytest.raises((AssertionError, pytest.fail.Exception)):
-            one.test(tmp_path)
+        with pytest.raises((AssertionError, pytest.fail.Exception, EngineError)):
+            one.test(folder)
         return
     with pytest.raises(Broken, match=rf": ({one.noticed_by}): ") as caught:
-        explore(tmp_path, one.scenario, pairs=False)
+        explore(folder, one.scenario, pairs=False)
     print(str(caught.value).splitlines()[0])
-
-
-def mutations() -> Iterator[str]:
-    """The table: which bug, where it comes from, what notices it."""
-    for one in MUTANTS:
-        yield f"{one.name.replace('_', ' ')} | {one.taught_by} | {one.noticed_by}"

@@ -74,6 +74,7 @@ class Layout:
     colocated: bool = False
     survive: bool = True
     in_place: bool = False
+    adapter_slots: int = 0
 
     def __str__(self) -> str:
         kind = "in place" if self.in_place else "colocated" if self.colocated else "disjoint"
@@ -260,6 +261,7 @@ class World:
             incarnation=incarnation,
             listener=self._listen_while_alive,
             clock=self._now,
+            adapter_slots=self.layout.adapter_slots,
         )
         await self._attempt(self.coordinator.start(self.evidence()))
 

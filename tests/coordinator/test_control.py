@@ -20,7 +20,7 @@ from reef_ref.control import (
     NotVerified,
     tell_failure,
 )
-from reef_ref.engines.interface import ALL_REGIONS, Health, PauseMode
+from reef_ref.engines.interface import ALL_REGIONS, Health, LoadReport, PauseMode
 from reef_ref.engines.simulated import Fault, Plan, SimulatedEngine, Weights, run_simulated, write_checkpoint
 from reef_ref.engines.simulated.engine import SimulatedSettings
 from reef_ref.health import HealthMonitor, MonitorSettings, Slots
@@ -191,6 +191,28 @@ async def test_verification_wants_every_engine_and_every_byte(folder: Path) -> N
     await labels.control.barrier()
     await labels.control.send(old, A1)
     await fails(labels.control.verify(A1, Weights(1, "").checksum), Mismatch, "contents differ")
+
+
+class Labelled(SimulatedEngine):
+    """Reports other labels than it has."""
+
+    labels = LoadReport("a:1", "a:1")
+
+    async def report(self) -> LoadReport:
+        return self.labels
+
+
+@simulated
+async def test_both_labels_are_those_of_the_load(folder: Path) -> None:
+    """The scheduler's follows the weights, the front end's is what clients are told."""
+    for scheduler, front_end in (("boot", "a:1"), ("a:1", "boot")):
+        d = Deployment(1)
+        d.slots.clear(0, d.engines[0])
+        engine = Labelled(0, Weights(77, "boot"))
+        d.slots.fill(0, engine)
+        assert await d.control.verify(A1, None)
+        engine.labels = LoadReport(scheduler, front_end)
+        await fails(d.control.verify(A1, None), Mismatch, "engine 0 reports")
 
 
 @simulated

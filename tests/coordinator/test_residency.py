@@ -60,6 +60,10 @@ def books(slots: int) -> Residency:
     return Residency(slots, bound_s=5)
 
 
+async def reconcile(residency: Residency, engines: list[Engine]) -> None:
+    await residency.reconcile(engines, [await engine.adapters() for engine in engines])
+
+
 def agree(residency: Residency, engines: list[Engine]) -> None:
     for engine in engines:
         assert set(residency.held) <= engine.loaded
@@ -147,14 +151,60 @@ def test_after_a_replacement_the_books_follow_the_engines(folder: Path) -> None:
         for scenario in ("x", "y"):
             await residency.activate(engines, adapter(scenario, 1), folder)
         engines[1] = Engine(1)
-        forgotten = await residency.reconcile(engines, [engine.loaded for engine in engines])
-        assert forgotten == (adapter("x", 1), adapter("y", 1))
+        await reconcile(residency, engines)
+        assert not residency.held
         assert engines[0].loaded == frozenset()
-        for lost in forgotten:
-            assert await residency.activate(engines, lost, folder)
+        for scenario in ("x", "y"):
+            assert residency.current(scenario) is None
+            assert await residency.activate(engines, adapter(scenario, 1), folder)
         agree(residency, engines)
 
     run_simulated(main())
+
+
+def test_a_new_life_takes_over_what_every_engine_holds(folder: Path) -> None:
+    """And unloads what only some hold; what is called otherwise is somebody else's, and stays."""
+
+    async def main() -> None:
+        engines = [Engine(0), Engine(1)]
+        for engine in engines:
+            await engine.load_adapter("somebody's", folder)
+            await engine.load_adapter("x@a:1", folder)
+        await engines[0].load_adapter("y@a:1", folder)
+        residency = books(2)
+        await reconcile(residency, engines)
+        assert set(residency.held) == {"x@a:1"}
+        assert residency.current("x") is None
+        assert [engine.loaded for engine in engines] == [{"somebody's", "x@a:1"}] * 2
+        assert not await residency.activate(engines, adapter("x", 1), folder)
+        replacement = Engine(1)
+        await residency.restore(replacement)
+        assert replacement.loaded == {"x@a:1"}
+
+    run_simulated(main())
+
+
+def test_what_does_not_go_is_leaked_and_tried_again(folder: Path) -> None:
+    async def main() -> None:
+        residency, engines = books(2), [Engine(0), Engine(1)]
+        await engines[0].load_adapter("y@a:1", folder)
+        engines[0].refusing.add("unload")
+        with pytest.raises(AdapterEvictionFailed, match="wedged"):
+            await reconcile(residency, engines)
+        assert residency.leaked == {"y@a:1"}
+        assert not residency.held
+        engines[0].refusing.clear()
+        await reconcile(residency, engines)
+        assert not residency.leaked
+        assert engines[0].loaded == frozenset()
+
+    run_simulated(main())
+
+
+def test_a_name_says_whose_it_is() -> None:
+    assert Adapter.named(adapter("a@b", 3).name) == adapter("a@b", 3)
+    for other in ("x", "x@", "x@1", "x@a:b", "@"):
+        assert Adapter.named(other) is None
 
 
 def test_nothing_that_is_not_resident_is_pinned() -> None:
@@ -207,7 +257,7 @@ def test_the_books_never_say_more_than_engines_hold(slots: int, steps: list[tupl
                     engines[revision % 2] = Engine(revision % 2)
                     for engine in engines:
                         engine.refusing.clear()
-                    await residency.reconcile(engines, [engine.loaded for engine in engines])
+                    await reconcile(residency, engines)
             agree(residency, engines)
             assert len(residency.held) + len(residency.leaked) <= slots
 

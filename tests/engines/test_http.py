@@ -143,6 +143,28 @@ def test_flush_gives_up_with_the_last_refusal(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_flush_never_asks_sglang_to_wait(tmp_path: Path) -> None:
+    """A time-out of SGLang's own would count what waits, and always expire under a retract pause."""
+    queries: list[bytes] = []
+
+    def flush(_: Any) -> Any:
+        return httpx.Response(200, text="flushed")
+
+    async def story() -> None:
+        script = Script(checkpoint(tmp_path / "m"), flush_cache=flush)
+
+        async def listen(request: Any) -> Any:
+            queries.append(request.url.query)
+            return await script(request)
+
+        engine = await connect(ADDRESS, limits=QUICK, transport=httpx.MockTransport(listen))
+        await engine.flush()
+        assert script.asked[-1] == ("flush_cache", None)
+        assert queries[-1] == b""
+
+    asyncio.run(story())
+
+
 def test_flush_that_hangs_is_bounded(tmp_path: Path) -> None:
     """A try without an answer counts as a refusal, and the error says so."""
 
@@ -415,6 +437,21 @@ def test_an_adapter_that_was_unloaded_is_not_asked_for(tmp_path: Path) -> None:
         with pytest.raises(EngineNotSupported):  # It is asked; this script knows no answer.
             await engine.generate(request)
         assert script.routes()[-1] == "generate"
+
+    asyncio.run(story())
+
+
+def test_adapters_are_told_apart_from_the_base_model(tmp_path: Path) -> None:
+    """In SGLang's list of models they have a parent; a list of another kind is said to be one."""
+    cards = [{"id": "base", "root": "base", "parent": None}, {"id": "x@a:1", "root": "/x", "parent": "base"}]
+
+    async def story() -> None:
+        script = Script(checkpoint(tmp_path / "m"), **{"v1/models": answer(200, data=cards)})
+        engine = await engine_of(script)
+        assert await engine.adapters() == {"x@a:1": Path("/x")}
+        script.answers["v1/models"] = answer(200, models=cards)
+        with pytest.raises(EngineNotSupported, match="no list of models"):
+            await engine.adapters()
 
     asyncio.run(story())
 

@@ -360,12 +360,19 @@ GOOD = b"".join(text(publications(1)))
 BAD = {
     "cut off": (GOOD[:-20], "26: is cut off: the trace is truncated"),
     "empty": (b"", "1: there is no event"),
-    "not UTF-8": (b"\xff\xfe\n" + GOOD, "1: not UTF-8"),
+    "not UTF-8": (GOOD.replace(b'"run"', b'"\xff"', 1), "1: not an event: Invalid UTF-8"),
+    "not text": (b"\xff\xfe\n" + GOOD, "1: not an event"),
     "not JSON": (GOOD.replace(b"{", b"(", 1), "1: not an event"),
     "not an object": (b"[]\n", "1: not an event"),
     "unknown event": (GOOD.replace(b"all_paused", b"all_poised"), "8: not an event"),
-    "wrong type": (GOOD.replace(b'"engine":0', b'"engine":"0"', 1), "6: engine should be int, not '0'"),
-    "a truth for a number": (GOOD.replace(b'"engine":0', b'"engine":true', 1), "6: engine should be int, not True"),
+    "wrong type": (
+        GOOD.replace(b'"engine":0', b'"engine":"0"', 1),
+        "6: not an event: Expected `int`, got `str`",
+    ),
+    "a truth for a number": (
+        GOOD.replace(b'"engine":0', b'"engine":true', 1),
+        "6: not an event: Expected `int`, got `bool` - at `$.engine`",
+    ),
     "another schema": (GOOD.replace(b'"schema":1', b'"schema":2', 1), "1: unknown schema"),
     "too many engines": (GOOD.replace(b'"engine":0', b'"engine":5000', 1), "1: 5,001 engines are named"),
     "no such engine": (GOOD.replace(b'"engine":0', b'"engine":-1', 1), "6: engine -1 of 2"),

@@ -82,7 +82,7 @@ class SimulatedEngine:
         self._tell = tell or events.Teller(f"engine:{slot}", clock=lambda: 0.0)
         self._flushed = False
         self._dead: str | None = None
-        self._adapters: dict[str, int] = {}
+        self._adapters: dict[str, tuple[int, Path]] = {}
         self._answers: dict[Work, asyncio.Future[None]] = {}
         self._names = count()
         self._loop_task: asyncio.Task[None] | None = None
@@ -113,7 +113,7 @@ class SimulatedEngine:
         if not request.input_ids or request.max_new_tokens < 1:
             raise GenerationFailed("generate", self.address, 400, "a prompt and a length of at least one are needed")
         name = request.request_id or f"{self._slot}-{next(self._names)}"
-        adapter = 0 if request.adapter is None else self._adapters[request.adapter]
+        adapter = 0 if request.adapter is None else self._adapters[request.adapter][0]
         work = Work(request, name, self._finished, adapter)
         answer = self._answers[work] = asyncio.get_running_loop().create_future()
         self.scheduler.admit(work)
@@ -253,8 +253,8 @@ class SimulatedEngine:
 
         def act() -> AdapterChange:
             if name in self._adapters:
-                raise EngineRefused("load adapter", self.address, 400, f"{name} is loaded already")
-            self._adapters[name] = seed
+                raise EngineRefused("load adapter", self.address, 400, f"{name} is already loaded")
+            self._adapters[name] = seed, path
             return AdapterChange(name, frozenset(self._adapters))
 
         return await self._call("load adapter", act)
@@ -271,6 +271,10 @@ class SimulatedEngine:
             return AdapterChange(name, frozenset(self._adapters))
 
         return await self._call("unload adapter", act)
+
+    async def adapters(self) -> Mapping[str, Path]:
+        """The adapters that the engine holds."""
+        return await self._call("adapters", lambda: {name: path for name, (_, path) in self._adapters.items()})
 
     async def health(self) -> Health:
         """Whether the engine answers."""
