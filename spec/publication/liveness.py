@@ -26,9 +26,9 @@ from spec.publication.state import (
 
 @publication.assumption
 def engines_answer(s: State, e: Engine) -> Fair:
-    """A process that is called gives an answer, and one that is started comes up."""
+    """A process that is called gives an answer, one that is started comes up, and one that is shut down ends."""
     return weakly_fair(
-        "pause", "flush", "release", "rebuild", "resume_weights", "send", "resume_kv", "continue_generation"
+        "pause", "flush", "release", "rebuild", "resume_weights", "send", "resume_kv", "continue_generation", "retire"
     )
 
 
@@ -51,7 +51,7 @@ def the_coordinator_goes_on(s: State) -> Fair:
         "find_mismatch",
         "find_dead",
         "find_dead_at_continue",
-        "retire",
+        "all_retired",
         "decline_job",
     )
 
