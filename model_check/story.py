@@ -12,7 +12,7 @@ from model_check.evaluate import Instance, Space, State
 from model_check.explore import DEAD_END, Counterexample
 from model_check.reasons import Reason, field_rows, field_values, reasons
 from spec.lang import Eventuality
-from spec.lang.nodes import BoolSort, Field, IndexSort, Node, Read, walk
+from spec.lang.nodes import BoolSort, Const, Field, IndexSort, Node, Read, walk
 from spec.lang.scope import FAULTS, Scope
 from spec.lang.text import show
 
@@ -263,8 +263,9 @@ def _promise(counterexample: Counterexample, claim: Eventuality) -> tuple[str, t
     space, run, loop = counterexample.space, counterexample.run, counterexample.loop
     assert loop is not None, "an eventuality is broken by a run that never ends"
     values = ", ".join(f"{var.name} is {space.value_name(var.sort, value)}" for var, value in loop.values.items())
-    formula = f"wherever {show(claim.source)}, in the end: {show(claim.target)}"
-    begun = reasons(space, claim.source, run[loop.since][1], env=loop.values)
+    anywhere = isinstance(claim.source, Const)
+    formula = f"{'always' if anywhere else f'wherever {show(claim.source)}'}, in the end: {show(claim.target)}"
+    begun = [] if anywhere else reasons(space, claim.source, run[loop.since][1], env=loop.values)
     missed = reasons(space, claim.target, run[-1][1], env=loop.values)
     why = tuple(dict.fromkeys((*begun, *missed)))
     return formula + (f"; here {values}" if values else ""), why, _read(space, claim.source, claim.target)
@@ -322,7 +323,7 @@ def _endless_lines(story: Story, loop: Endless, width: int) -> Iterator[Line]:
         return
     yield from _wrapped(f"and all is as after step {loop.begins}.", width, 5)
     hows = dict.fromkeys(how for _, how in loop.kept)
-    yield from _wrapped("Fair: what is counted on and possible here", width, 5)
+    yield from _wrapped("This is fair. What is counted on and possible here", width, 5)
     for how in hows:
         names = ", ".join(action for action, why in loop.kept if why == how)
         yield from _wrapped(f"{how}: {names}", width, 7, "dim")
