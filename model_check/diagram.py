@@ -21,13 +21,18 @@ def _lines(story: Story) -> Iterator[str]:
     yield "sequenceDiagram"
     for lane, name in names.items():
         yield f"    participant {name} as {_plain(lane)}"
+    begins = story.loop.begins if story.loop else len(story.steps)
     for step in story.steps:
+        if step.number == begins + 1:
+            yield "    loop again and again"
         on = step.on or step.by
         arrow = "-x" if step.fault else "->>"
         yield f"    {names[step.by]}{arrow}{names[on]}: {step.number}. {_plain(_call(step))}"
         if step.changes:
             over = names[step.by] if on == step.by else f"{names[step.by]},{names[on]}"
             yield f"    Note over {over}: {_note(step)}"
+    if begins < len(story.steps):
+        yield "    end"
     ends = [names[lane] for lane in story.lanes]
     if ends:
         over = ends[0] if len(ends) == 1 else f"{ends[0]},{ends[-1]}"

@@ -12,16 +12,17 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from model_check.evaluate import Instance, Space, State
+from model_check.evaluate import Env, Instance, Space, State
 from model_check.graph import Graph
 from model_check.record import Claims
 from model_check.search import Found, MemoryShort, Search
 from model_check.symmetry import symmetric_sorts
-from spec.lang import Misuse, Protocol, Scope
+from spec.lang import Assumption, Misuse, Protocol, Scope
 from spec.lang.protocol import Property
 
 Run = tuple[tuple[Instance | None, State], ...]
 DEAD_END = "no_dead_end"
+UNSEEN = "not every state was seen"
 
 
 class Verdict(enum.Enum):
@@ -34,7 +35,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict on one claim. `kind`: property, step property, recovery, goal or dead end."""
+    """The verdict on one claim. `kind`: property, step property, recovery, eventuality, goal or dead end."""
 
     name: str
     kind: str
@@ -44,14 +45,33 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Loop:
+    """How a run goes on for ever: its last state is that at position `begins`, and what lies between is repeated.
+
+    `since` is the position of the state where something was promised that never comes, `values` what the parameters of
+    the claim stand for. `kept` tells how the loop is fair to every action that is possible somewhere in it: the
+    action, and in words why it is not passed over.
+    """
+
+    begins: int
+    since: int
+    values: Env
+    kept: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Counterexample:
-    """A shortest run that breaks a claim, replayed by `evaluate`; its first state has no action before it."""
+    """A run that breaks a claim, replayed by `evaluate`; its first state has no action before it.
+
+    A shortest one, but where it has a `loop`: then the way to the loop is a shortest one.
+    """
 
     claim: str
     kind: str
     doc: str
     space: Space = field(repr=False)
     run: Run = field(repr=False)
+    loop: Loop | None = None
 
     @property
     def steps(self) -> int:
@@ -78,7 +98,7 @@ class Exploration:
     `states` counts representatives where `symmetric` is not empty, and `orbits` the states that they stand for (0 where
     it was not asked for, or could not be counted in 64 bits). `per_depth[d]` counts states first met after `d` steps.
     `cuts` counts, per sort, the steps that the scope's bound cut. Times are in seconds, `grown` is the growth of the
-    process's peak memory in bytes.
+    process's peak memory in bytes. `assumed` is what eventualities were judged under.
     """
 
     protocol: str
@@ -100,6 +120,7 @@ class Exploration:
     seconds_ready: float
     seconds: float
     grown: int
+    assumed: tuple[Assumption, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -188,7 +209,7 @@ class _Exploring:
         orbits: bool,
         progress: Callable[[Progress], None] | None,
     ) -> Exploration:
-        search, began, peak = self.search, time.perf_counter(), _peak()
+        search, began, peak = self.search, time.perf_counter(), peak_memory()
         reason = ""
 
         def tick(doing: str = "exploring") -> None:
@@ -225,7 +246,7 @@ class _Exploring:
             search.close()
         complete = not reason and not search.counts[-1]
         outcomes = self._outcomes(counterexample, complete, unreachable)
-        verdict, reason = _conclude(outcomes, reason)
+        verdict, reason = conclude(outcomes, reason)
         counts = search.counts if search.counts[-1] else search.counts[:-1]
         coverage = dict.fromkeys(self.space.protocol.actions, 0)
         for instance, count in zip(self.space.instances, search.coverage, strict=True):
@@ -249,7 +270,7 @@ class _Exploring:
             workers=search.workers,
             seconds_ready=self.ready,
             seconds=time.perf_counter() - began,
-            grown=max(_peak() - peak, 0),
+            grown=max(peak_memory() - peak, 0),
         )
 
     def _violation(self) -> list[Found]:
@@ -295,7 +316,7 @@ class _Exploring:
     ) -> tuple[Outcome, ...]:
         broken = counterexample.claim if counterexample else ""
         open_ = Verdict.HOLDS if complete else Verdict.UNDETERMINED
-        note = "" if complete else "not every state was seen"
+        note = "" if complete else UNSEEN
         result = [
             Outcome(p.name, _kind(p), p.doc, *((Verdict.VIOLATED, "") if p.name == broken else (open_, note)))
             for p in (*self.invariants, *self.stepwise)
@@ -324,7 +345,10 @@ def _kind(claim: Property) -> str:
     return "step property" if claim.stepwise else "property"
 
 
-def _conclude(outcomes: tuple[Outcome, ...], reason: str) -> tuple[Verdict, str]:
+def conclude(
+    outcomes: tuple[Outcome, ...], reason: str, held: str = "every state of the scope was seen"
+) -> tuple[Verdict, str]:
+    """The verdict on all claims together, and its reason: the one given, or `held` where all hold."""
     for outcome in outcomes:
         if outcome.verdict is Verdict.VIOLATED:
             return Verdict.VIOLATED, f"{outcome.name} is violated"
@@ -333,10 +357,11 @@ def _conclude(outcomes: tuple[Outcome, ...], reason: str) -> tuple[Verdict, str]
     for outcome in outcomes:
         if outcome.verdict is Verdict.UNDETERMINED:
             return Verdict.UNDETERMINED, f"{outcome.kind} {outcome.name}: {outcome.note}"
-    return Verdict.HOLDS, "every state of the scope was seen"
+    return Verdict.HOLDS, held
 
 
-def _peak() -> int:
+def peak_memory() -> int:
+    """The most memory that this process has had, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

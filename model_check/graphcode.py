@@ -16,6 +16,7 @@ class GraphCode:
         self.kernel = kernel
         pointer = I64.as_pointer()
         self._places(pointer)
+        self._held(pointer)
         self._seed(pointer)
         self._edges(pointer)
         self._reverse(pointer)
@@ -29,6 +30,14 @@ class GraphCode:
             with self.kernel.each_state(c, ctx, first, last) as (place, position):
                 slot = c.b.call(self.kernel.find, [ctx, place])
                 c.b.store(c.b.trunc(position, I32), c.b.gep(out, [slot]))
+        c.b.ret_void()
+
+    def _held(self, pointer: ir.Type) -> None:
+        """``held(ctx, out, first, last)``: which goals hold in each state, a bit for each, into ``out[position]``."""
+        function, c = self.kernel.function("held", ir.VoidType(), pointer, pointer, I64, I64, external=True)
+        ctx, out, first, last = function.args
+        with self.kernel.each_state(c, ctx, first, last) as (place, position):
+            c.b.call(self.kernel.judge, [place, c.b.gep(out, [position])])
         c.b.ret_void()
 
     def _seed(self, pointer: ir.Type) -> None:

@@ -2,7 +2,8 @@
 
 Index elements are strings (``"engine 0"``), members of enumerations strings, naturals ``{"#bigint": "1"}``, optional
 values the variants ``Some`` and ``None``, maps ``{"#map": [[key, value], ...]}``, keys of maps with two keys
-``{"#tup": [first, second]}``. The ``#meta`` of a state names the action before it.
+``{"#tup": [first, second]}``. The ``#meta`` of a state names the action before it. Of a run that never ends, ``loop``
+is the index of the state that the last one is again.
 Source: https://apalache-mc.org/docs/adr/015adr-trace.html
 """
 
@@ -46,6 +47,7 @@ def as_itf(counterexample: Counterexample) -> dict[str, Any]:
         "params": [],
         "vars": [field.name for field in fields],
         "states": [_state(space, n, instance, state) for n, (instance, state) in enumerate(counterexample.run)],
+        **({"loop": counterexample.loop.begins} if counterexample.loop else {}),
     }
 
 
@@ -145,7 +147,17 @@ def read_itf(text: str, protocol: Protocol, scope: Scope | None = None) -> tuple
         where = f"states[{number}]"
         after = _read_state(space, value, where)
         run.append((_step(space, run[-1][1], value, after, where), after))
+    _check_loop(trace.get("loop"), run)
     return space, tuple(run)
+
+
+def _check_loop(loop: object, run: list[tuple[Instance | None, State]]) -> None:
+    if loop is None:
+        return
+    if type(loop) is not int or not 0 <= loop < len(run):
+        raise BadTrace(f"loop: {json.dumps(loop)} is not the index of a state, 0 to {len(run) - 1}")
+    if run[loop][1] != run[-1][1]:
+        raise BadTrace(f"loop: the last state is not states[{loop}] again")
 
 
 def _scope(trace: dict[str, Any]) -> Scope:

@@ -8,6 +8,7 @@ Functions of the module (all counts and positions are 64-bit):
   share it.
 * ``expand``: a worker's share of one level of breadth-first search.
 * ``rehash``, ``parent``: fill a larger table; find who leads to a state.
+* ``held``: which goals hold in each state.
 * ``edges``, ``reverse``, ``spread``: the explored graph, seen from where its steps lead, and who can reach a set.
 
 States found are kept in order of depth in the *arena*, in blocks that a worker fills alone. The *table* is open

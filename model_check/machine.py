@@ -27,6 +27,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "parent": (ctypes.c_uint64, *[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 2, ctypes.c_void_p, ctypes.c_uint32),
     "find": (ctypes.c_uint64, *[ctypes.c_void_p] * 2),
     "seed": (ctypes.c_uint64, *[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 4, ctypes.c_void_p),
+    "held": (None, *[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 2),
     "places": (None, *[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 2),
     "edges": (
         None,
@@ -58,6 +59,7 @@ class Machine:
     parent: Callable[..., int]
     find: Callable[..., int]
     seed: Callable[..., int]
+    held: Callable[..., None]
     places: Callable[..., None]
     edges: Callable[..., None]
     reverse: Callable[..., None]

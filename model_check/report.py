@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from xml.etree import ElementTree
 
 from model_check.diagram import as_mermaid
-from model_check.explore import Counterexample, Exploration, Outcome, Verdict
+from model_check.explore import UNSEEN, Counterexample, Exploration, Outcome, Verdict
 from model_check.itf import as_itf
 from model_check.simulate import Simulation
-from model_check.story import Story, bounds, lines, tell
+from model_check.story import Story, bounds, first_sentence, lines, tell
 from model_check.story import as_text as story_text
-from spec.lang import Scope
+from spec.lang import Assumption, Scope
+from spec.lang.nodes import BOOL, Const
+from spec.lang.text import show as formula
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +34,8 @@ WIDTH = 100
 """Columns of text that goes to no terminal."""
 WIDEST = 120
 """Columns that text takes at most, however wide the terminal."""
+TRUE = Const(BOOL, 1)
+FAULTS_END = "Faults happen finitely often: no loop has one"
 
 
 # JSON
@@ -49,7 +53,8 @@ class ScopeJson(TypedDict):
 class ClaimJson(TypedDict):
     """One claim.
 
-    `kind`: property, step property, recovery, goal or dead end. `verdict`: holds, violated or undetermined.
+    `kind`: property, step property, recovery, eventuality, goal or dead end. `verdict`: holds, violated or
+    undetermined.
     """
 
     name: str
@@ -88,8 +93,40 @@ class ReasonJson(TypedDict):
     facts: list[str]
 
 
+class KeptJson(TypedDict):
+    """An action that is counted on and possible in a loop, and why the loop does not pass it over."""
+
+    action: str
+    how: str
+
+
+class LoopJson(TypedDict):
+    """How a run goes on for ever: the steps after the first `begins` are repeated, none if there are no more.
+
+    After the first `since` steps something was promised that never comes.
+    """
+
+    begins: int
+    since: int
+    kept: list[KeptJson]
+
+
+class AssumedJson(TypedDict):
+    """What is counted on: fairness of some actions, weak or strong; `each` names the parameters told apart."""
+
+    name: str
+    doc: str
+    strength: str
+    actions: list[str]
+    each: list[str]
+    where: str
+
+
 class StoryJson(TypedDict):
-    """A run that breaks a claim: as steps, as text, as a Mermaid diagram and as an ITF trace."""
+    """A run that breaks a claim: as steps, as text, as a Mermaid diagram and as an ITF trace.
+
+    `loop` is there where the run never ends.
+    """
 
     claim: str
     kind: str
@@ -100,6 +137,7 @@ class StoryJson(TypedDict):
     steps: list[StepJson]
     ending: dict[str, str]
     why: list[ReasonJson]
+    loop: LoopJson | None
     text: str
     mermaid: str
     itf: dict[str, Any]
@@ -111,6 +149,7 @@ class ExplorationJson(TypedDict):
     `states` counts representatives where `symmetric` names sorts, `orbits` the states that they stand for (0: not
     counted). `per_depth[d]` counts states first met after `d` steps, `coverage` the steps of each action, `never` the
     actions without any, `cuts` the steps that the bound of each sort cut, `goals` the states in which each holds.
+    `assumed` is what eventualities were judged under, beside that faults end.
     """
 
     format: str
@@ -130,6 +169,7 @@ class ExplorationJson(TypedDict):
     cuts: dict[str, int]
     goals: dict[str, int]
     claims: list[ClaimJson]
+    assumed: list[AssumedJson]
     counterexample: StoryJson | None
     bits_per_state: int
     workers: int
@@ -182,6 +222,17 @@ def exploration_json(found: Exploration) -> ExplorationJson:
         goals=dict(found.goals),
         claims=[
             ClaimJson(name=o.name, kind=o.kind, doc=o.doc, verdict=o.verdict.value, note=o.note) for o in found.outcomes
+        ],
+        assumed=[
+            AssumedJson(
+                name=a.name,
+                doc=a.doc,
+                strength=a.strength,
+                actions=list(a.actions),
+                each=[var.name for var in a.params],
+                where=formula(a.where),
+            )
+            for a in found.assumed
         ],
         counterexample=story_json(found.counterexample) if found.counterexample else None,
         bits_per_state=found.bits,
@@ -241,6 +292,13 @@ def story_json(counterexample: Counterexample) -> StoryJson:
         ],
         ending=dict(story.ending),
         why=[ReasonJson(text=r.text, holds=r.holds, facts=list(r.facts)) for r in story.why],
+        loop=LoopJson(
+            begins=story.loop.begins,
+            since=story.loop.since,
+            kept=[KeptJson(action=action, how=how) for action, how in story.loop.kept],
+        )
+        if story.loop
+        else None,
         text=story_text(story, WIDTH),
         mermaid=as_mermaid(story),
         itf=as_itf(counterexample),
@@ -321,6 +379,9 @@ def as_markdown(found: Exploration) -> str:
             [(_loud(o.verdict), f"`{o.name}`", o.kind, o.doc, o.note) for o in found.outcomes],
         ),
     ]
+    if found.assumed:
+        out += ["", "### Assumed", "", f"{FAULTS_END}."]
+        out += ["", *_markdown_table(("fairness", "assumption", "meaning", "actions"), _assumed_rows(found.assumed))]
     if found.cuts:
         out += ["", "### Cut by the scope's bounds", ""]
         out += _markdown_table(("sort", "steps cut"), [(name, f"{n:,}") for name, n in found.cuts.items()])
@@ -385,10 +446,15 @@ def _show_world(protocol: str, scope: Scope, console: Console, width: int) -> No
 
 
 def _show_exploration(found: Exploration, console: Console, width: int) -> None:
+    from rich.padding import Padding
     from rich.text import Text
 
     _grid(console, width, [(Text(name, style="dim"), value) for name, value in _figures(found)])
     _show_claims(console, width, found.outcomes)
+    if found.assumed:
+        _title(console, "Assumed")
+        console.print(Padding(Text(FAULTS_END), (0, 0, 0, 2)), width=width)
+        _grid(console, width, [(Text(how, style="dim"), doc) for how, _, doc, _ in _assumed_rows(found.assumed)])
     _show_coverage(console, width, found.coverage, "never taken" if _complete(found) else "not taken before it ended")
     if found.cuts:
         _title(console, "Steps cut by the scope's bounds")
@@ -429,15 +495,27 @@ def _show_simulation(found: Simulation, console: Console, width: int) -> None:
 def conclusion(found: Exploration) -> str:
     """The verdict and its reason in one line."""
     told = found.counterexample
-    why = f"{told.claim}, in {told.steps} steps" if told else found.reason
+    way = f"in {told.steps} steps" if told and not told.loop else "on a run that never ends"
+    why = f"{told.claim}, {way}" if told else found.reason
     return f"{found.verdict.value}: {why}"
 
 
 def _complete(found: Exploration) -> bool:
     """Every state was seen, so that what was never met does not exist in this scope."""
     if found.counterexample:
-        return found.counterexample.kind == "recovery"
-    return not any(o.verdict is Verdict.UNDETERMINED and o.kind not in ("recovery", "goal") for o in found.outcomes)
+        return found.counterexample.kind in ("recovery", "eventuality")
+    return all(outcome.note != UNSEEN for outcome in found.outcomes)
+
+
+def _assumed_rows(assumed: Iterable[Assumption]) -> list[tuple[str, str, str, str]]:
+    """Strength, name, meaning and actions of each assumption."""
+    rows: list[tuple[str, str, str, str]] = []
+    for assumption in assumed:
+        each = f"for each {', '.join(var.name for var in assumption.params)}: " if assumption.params else ""
+        where = "" if assumption.where == TRUE else f", where {formula(assumption.where)}"
+        names = ", ".join(assumption.actions)
+        rows.append((assumption.strength, assumption.name, first_sentence(assumption.doc), f"{each}{names}{where}"))
+    return rows
 
 
 def _figures(found: Exploration) -> list[tuple[str, str]]:
@@ -459,6 +537,7 @@ _KINDS = {
     "property": "properties",
     "step property": "step properties",
     "recovery": "recoveries",
+    "eventuality": "eventualities",
     "goal": "goals",
 }
 FEW = 6

@@ -313,6 +313,11 @@ class Search:
         )
         return [self._join(self._arena[at * words : (at + 1) * words]) for at in places]
 
+    def packed_at(self, position: int) -> int:
+        """The state at a position of the arena."""
+        words = self.layout.words
+        return self._join(self._arena[position * words : (position + 1) * words])
+
     def sorted_states(self) -> Words:
         """Every state found, in ascending order: rows of words, the lowest first."""
         words, last = self.layout.words, self.levels[-1][1]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from model_check.evaluate import Instance, Space, State
 from model_check.explore import DEAD_END, Counterexample
 from model_check.reasons import Reason, field_rows, field_values, reasons
-from spec.lang.nodes import BoolSort, Field, IndexSort, Node, Read, walk
+from spec.lang import Eventuality
+from spec.lang.nodes import BoolSort, Const, Field, IndexSort, Node, Read, walk
 from spec.lang.scope import FAULTS, Scope
 from spec.lang.text import show
 
@@ -72,7 +73,7 @@ class Story:
 
     `setting` holds what the first state was free to choose, `ending` the fields that the claim speaks of in the last
     state, `why` the parts of `formula` that decide it there. `lanes` are the actors that occur, then every element of
-    the sorts whose elements act or are acted on.
+    the sorts whose elements act or are acted on. `loop` is there where the run never ends.
     """
 
     protocol: str
@@ -87,6 +88,20 @@ class Story:
     ending: tuple[tuple[str, str], ...]
     formula: str
     why: tuple[Reason, ...]
+    loop: Endless | None
+
+
+@dataclass(frozen=True)
+class Endless:
+    """How a run goes on for ever: the steps after the first `begins` are repeated, or none where there are no more.
+
+    After the first `since` steps something was promised that never comes. `kept` tells how this is fair: an action that
+    is possible on the way, and why it is not passed over.
+    """
+
+    begins: int
+    since: int
+    kept: tuple[tuple[str, str], ...]
 
 
 def called(action: str, arguments: Iterable[Argument]) -> str:
@@ -107,14 +122,15 @@ def tell(counterexample: Counterexample) -> Story:
         scope=world(space.scope),
         claim=counterexample.claim,
         kind=counterexample.kind,
-        doc=_words(counterexample.doc),
+        doc=first_sentence(counterexample.doc),
         lanes=_lanes(counterexample),
-        opening=_words(initial.doc),
+        opening=first_sentence(initial.doc),
         setting=tuple((f.name, field_values(space, f, run[0][1])) for f in _free(space)),
         steps=tuple(_steps(counterexample)),
         ending=tuple((f.name, field_values(space, f, last)) for f in read),
         formula=formula,
         why=why,
+        loop=Endless(loop.begins, loop.since, loop.kept) if (loop := counterexample.loop) else None,
     )
 
 
@@ -131,7 +147,7 @@ def bounds(scope: Scope) -> list[str]:
     return [*sizes, f"at most {scope.faults} fault{'' if scope.faults == 1 else 's'}"]
 
 
-def _words(doc: str) -> str:
+def first_sentence(doc: str) -> str:
     """The first sentence of a docstring."""
     paragraph = " ".join(doc.split("\n\n", 1)[0].split())
     return re.split(r"(?<=[.!?])\s+(?=[A-Z])", paragraph, maxsplit=1)[0]
@@ -162,7 +178,7 @@ def _steps(counterexample: Counterexample) -> Iterator[Told]:
             on=_lane(space, instance, action.on),
             action=action.name,
             arguments=arguments,
-            words=_words(action.doc),
+            words=first_sentence(action.doc),
             fault=action.kind == "fault",
             changes=tuple(changes(space, before, after)),
         )
@@ -231,6 +247,8 @@ def _verdict(counterexample: Counterexample) -> tuple[str, tuple[Reason, ...], l
         formula = f"from {show(recovery.source)}, without faults{without}, can be reached: {show(recovery.target)}"
         why = (*reasons(space, recovery.source, last), *reasons(space, recovery.target, last))
         return formula, why, _read(space, recovery.source, recovery.target)
+    if name in protocol.eventualities:
+        return _promise(counterexample, protocol.eventualities[name])
     assert name == DEAD_END, f"{protocol.name} has no claim {name}"
     rest = [goal.node for goal in protocol.rest.values()]
     formula = "some action is possible, or one of these holds: " + (
@@ -238,6 +256,19 @@ def _verdict(counterexample: Counterexample) -> tuple[str, tuple[Reason, ...], l
     )
     why = tuple(r for node in rest for r in reasons(space, node, last))
     return formula, why, list(space.protocol.fields.values())
+
+
+def _promise(counterexample: Counterexample, claim: Eventuality) -> tuple[str, tuple[Reason, ...], list[Field]]:
+    """The same of an eventuality: why it begins where it does, and why its target does not hold at the end."""
+    space, run, loop = counterexample.space, counterexample.run, counterexample.loop
+    assert loop is not None, "an eventuality is broken by a run that never ends"
+    values = ", ".join(f"{var.name} is {space.value_name(var.sort, value)}" for var, value in loop.values.items())
+    anywhere = isinstance(claim.source, Const)
+    formula = f"{'always' if anywhere else f'wherever {show(claim.source)}'}, in the end: {show(claim.target)}"
+    begun = [] if anywhere else reasons(space, claim.source, run[loop.since][1], env=loop.values)
+    missed = reasons(space, claim.target, run[-1][1], env=loop.values)
+    why = tuple(dict.fromkeys((*begun, *missed)))
+    return formula + (f"; here {values}" if values else ""), why, _read(space, claim.source, claim.target)
 
 
 def _read(space: Space, *nodes: Node) -> list[Field]:
@@ -250,14 +281,17 @@ def _read(space: Space, *nodes: Node) -> list[Field]:
 
 def lines(story: Story, width: int = 100) -> Iterator[Line]:
     """The story as lines of styled spans, styles by rich's names."""
-    taken = f"{len(story.steps)} step{'' if len(story.steps) == 1 else 's'}"
-    yield from _wrapped(f"How {story.protocol} comes to violate {story.claim}, in {taken}", width, 0, "bold")
+    yield from _wrapped(f"How {story.protocol} comes to violate {story.claim}, {_length(story)}", width, 0, "bold")
     yield ()
     yield (("  0. ", "bold"), ("at first", "green"))
     yield from _wrapped(story.opening, width, 5)
     yield from _table(story.setting, width, 7)
     for step in story.steps:
+        if story.loop and step.number == story.loop.begins + 1:
+            yield (("Again and again", "bold"),)
         yield from _step_lines(step, width)
+    if story.loop:
+        yield from _endless_lines(story, story.loop, width)
     yield ()
     yield (("Violated: ", "bold red"), (story.claim, "bold"), (f"  ({story.kind})", "dim"))
     yield from _wrapped(story.doc, width, 4)
@@ -267,6 +301,32 @@ def lines(story: Story, width: int = 100) -> Iterator[Line]:
         yield ()
         yield (("In the last state", "bold"),)
         yield from _table(story.ending, width, 4)
+
+
+def _length(story: Story) -> str:
+    if story.loop is None:
+        return f"in {_steps_infirst_sentence(len(story.steps))}"
+    repeated = len(story.steps) - story.loop.begins
+    way = f"in {_steps_infirst_sentence(story.loop.begins)}"
+    return f"{way} and then {repeated} again and again" if repeated else f"{way}, and nothing more"
+
+
+def _steps_infirst_sentence(count: int) -> str:
+    return f"{count} step{'' if count == 1 else 's'}"
+
+
+def _endless_lines(story: Story, loop: Endless, width: int) -> Iterator[Line]:
+    """That nothing more happens, or how it goes on; and why this is fair."""
+    if loop.begins == len(story.steps):
+        yield (("For ever", "bold"),)
+        yield from _wrapped("Nothing more happens, and nothing that is counted on is possible.", width, 5)
+        return
+    yield from _wrapped(f"and all is as after step {loop.begins}.", width, 5)
+    hows = dict.fromkeys(how for _, how in loop.kept)
+    yield from _wrapped("This is fair. What is counted on and possible here", width, 5)
+    for how in hows:
+        names = ", ".join(action for action, why in loop.kept if why == how)
+        yield from _wrapped(f"{how}: {names}", width, 7, "dim")
 
 
 def as_text(story: Story, width: int = 100) -> str:
@@ -322,6 +382,7 @@ def _wrapped(text: str, width: int, indent: int, style: str = "") -> list[Line]:
 __all__ = [
     "Argument",
     "Change",
+    "Endless",
     "Line",
     "Story",
     "Told",
@@ -329,6 +390,7 @@ __all__ = [
     "bounds",
     "called",
     "changes",
+    "first_sentence",
     "lines",
     "tell",
     "world",

@@ -76,7 +76,7 @@ def test_a_forbidden_import_is_seen(tmp_path: Path) -> None:
 
 PACKAGES = ("spec", "model_check", "reef_ref")
 HOMES = {
-    **dict.fromkeys(("numpy", "llvmlite", "networkx", "z3"), ("model_check",)),
+    **dict.fromkeys(("numpy", "scipy", "llvmlite", "networkx", "z3"), ("model_check",)),
     **dict.fromkeys(
         ("torch", "sglang", "ray"),
         ("reef_ref/engines", "reef_ref/sglang", "reef_ref/scenarios", "reef_ref/testing"),

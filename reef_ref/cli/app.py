@@ -66,6 +66,11 @@ PropertyNames = Annotated[
     list[str] | None, typer.Option("--property", metavar="NAME", help="Judge only this; may be given again.")
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Threads.  [default: one a processor]")]
+MaxStates = Annotated[int | None, typer.Option(min=1, help="Give up past so many states: undetermined.")]
+MaxSeconds = Annotated[float | None, typer.Option(min=0, help="Give up after so long: undetermined.")]
+MaxMemory = Annotated[
+    int | None, typer.Option(min=64, help="MiB that the search may take.  [default: most of what is free]")
+]
 Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write the report here, all or nothing.")]
 
 
@@ -98,11 +103,9 @@ def check(
         bool, typer.Option("--orbits", help="Also count the states that representatives stand for.")
     ] = False,
     workers: Workers = None,
-    max_states: Annotated[int | None, typer.Option(min=1, help="Give up past so many states: undetermined.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(min=0, help="Give up after so long: undetermined.")] = None,
-    max_memory: Annotated[
-        int | None, typer.Option(min=64, help="MiB that the search may take.  [default: most of what is free]")
-    ] = None,
+    max_states: MaxStates = None,
+    max_seconds: MaxSeconds = None,
+    max_memory: MaxMemory = None,
     report_format: Annotated[Format, typer.Option("--format", help="Of the report.")] = Format.TEXT,
     output: Output = None,
 ) -> int:
@@ -119,6 +122,45 @@ def check(
         only=only,
         symmetry=symmetry,
         orbits=orbits,
+        workers=workers,
+        max_states=max_states,
+        max_seconds=max_seconds,
+        max_memory=max_memory,
+        report_format=report_format.value,
+        output=output,
+    )
+
+
+@app.command()
+def liveness(
+    protocol: ProtocolName = "publication",
+    *,
+    scope: ScopeName = "pr",
+    mutant: ToldMutantName = None,
+    only: PropertyNames = None,
+    symmetry: Annotated[
+        bool, typer.Option("--symmetry", help="Refused: a loop of representatives need not be one of states.")
+    ] = False,
+    workers: Workers = None,
+    max_states: MaxStates = None,
+    max_seconds: MaxSeconds = None,
+    max_memory: MaxMemory = None,
+    report_format: Annotated[Format, typer.Option("--format", help="Of the report.")] = Format.TEXT,
+    output: Output = None,
+) -> int:
+    """Judge what must happen in the end, on every fair run.
+
+    Faults end, and what the protocol counts on is done; the report says what that is. A run that never gets there is
+    told as a way and a loop.
+    """
+    from reef_ref.cli.liveness import run_liveness
+
+    return run_liveness(
+        protocol,
+        scope,
+        mutant=mutant,
+        only=only,
+        symmetry=symmetry,
         workers=workers,
         max_states=max_states,
         max_seconds=max_seconds,

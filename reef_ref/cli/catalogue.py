@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import typing
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from spec.lang import Misuse, Protocol, Scope
 
 
 class Mutant(typing.Protocol):
-    """A wrong variant of a protocol: the property that it `breaks`, and each `report` that taught it."""
+    """A wrong variant of a protocol: the claim that it `breaks`, and each `report` that taught it."""
 
     @property
     def name(self) -> str:
@@ -23,7 +23,7 @@ class Mutant(typing.Protocol):
 
     @property
     def breaks(self) -> str:
-        """The property or recovery that must notice."""
+        """The property, recovery or eventuality that must notice."""
 
     @property
     def report(self) -> tuple[str, ...]:
@@ -63,7 +63,27 @@ class Asked:
     only: tuple[str, ...] | None
 
 
-def asked(protocol: str, scope: str, mutant: str | None, only: Collection[str] | None, *, told: bool = False) -> Asked:
+def judged(protocol: Protocol) -> list[str]:
+    """The names that `--property` takes where states and steps are judged."""
+    from model_check.explore import DEAD_END
+
+    return [*protocol.properties, *protocol.recoveries, DEAD_END]
+
+
+def awaited(protocol: Protocol) -> list[str]:
+    """The names that `--property` takes where whole runs are judged."""
+    return list(protocol.eventualities)
+
+
+def asked(
+    protocol: str,
+    scope: str,
+    mutant: str | None,
+    only: Collection[str] | None,
+    *,
+    told: bool = False,
+    claims: Callable[[Protocol], list[str]] = judged,
+) -> Asked:
     """Look everything up.
 
     Args:
@@ -71,28 +91,26 @@ def asked(protocol: str, scope: str, mutant: str | None, only: Collection[str] |
         scope: its name, or sizes.
         mutant: the name of a wrong variant; none: the protocol itself.
         only: the claims to judge; none: all.
-        told: of a mutant, judge the property that it names where `only` names none, so that its story is told.
+        told: of a mutant, judge the claim that it names where `only` names none, so that its story is told.
+        claims: the names of the claims that can be judged.
 
     Raises:
-        Trouble: one of the names is unknown, or a protocol cannot be imported.
+        Trouble: one of the names is unknown, a protocol cannot be imported, or a mutant breaks what another command
+            judges.
     """
     found = find_protocol(protocol)
     world = find_scope(protocol, scope, found)
     if mutant is not None:
         wrong = find_mutant(protocol, mutant)
         found = build_mutant(wrong)
-        only = only or ([wrong.breaks] if told else None)
+        if told and not only and wrong.breaks in (known := claims(found)):
+            only = [wrong.breaks]
+        elif told and not only and wrong.breaks in awaited(found):
+            raise Trouble(f"mutant {mutant} breaks {wrong.breaks}, which reef-ref liveness judges")
     for name in only or ():
-        if name not in (known := judged(found)):
+        if name not in (known := claims(found)):
             raise unknown("property", name, known, found.name)
     return Asked(found, world, tuple(only) if only else None)
-
-
-def judged(protocol: Protocol) -> list[str]:
-    """The names that `--property` takes."""
-    from model_check.explore import DEAD_END
-
-    return [*protocol.properties, *protocol.recoveries, DEAD_END]
 
 
 def find_protocol(name: str) -> Protocol:
@@ -222,6 +240,7 @@ __all__ = [
     "Asked",
     "Mutant",
     "asked",
+    "awaited",
     "build_mutant",
     "find_mutant",
     "find_protocol",

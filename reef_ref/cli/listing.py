@@ -40,6 +40,8 @@ def _sections(name: str, protocol: Protocol) -> Iterator[Section]:
     yield "Properties", _docs(invariants)
     yield "Step properties", _docs(steps)
     yield "Recoveries", _docs(protocol.recoveries.values())
+    yield "Eventualities", _docs(protocol.eventualities.values())
+    yield "Assumptions", _docs(protocol.assumptions.values())
     yield "Goals", _docs(protocol.goals.values())
     yield "Rest states", _docs(protocol.rest.values())
     actions = protocol.actions.values()

@@ -27,8 +27,9 @@ PROCESSES = 2
 class Kill:
     """What became of one mutant.
 
-    `by` is the first property that it violates, after `steps` steps; `breaks` is the one that it names, which it
-    violates after `named_steps` steps. Empty and none: it does not. `verdict` is of the whole exploration.
+    `by` is the first claim that it violates, after `steps` steps; `breaks` is the one that it names, which it violates
+    after `named_steps` steps. Empty and none: it does not. Of a run that never ends, its loop is counted once.
+    `verdict` is of the whole exploration.
     """
 
     mutant: str
@@ -59,7 +60,7 @@ def run_mutants(
     report_format: str,
     output: Path | None,
 ) -> Status:
-    """Explore the mutants in two processes, and answer 0 where each is killed by the property that it names."""
+    """Explore the mutants in two processes, and answer 0 where each is killed by the claim that it names."""
     check_writable(output)
     find_scope(protocol, scope, find_protocol(protocol))
     known = known_mutants(protocol)
@@ -116,8 +117,9 @@ def _die_quietly() -> None:
 
 
 def kill_mutant(protocol: str, scope: str, name: str, max_seconds: float) -> Kill:
-    """Explore one mutant; where the first property to notice is not the one it names, look for that one too."""
+    """Explore one mutant; where the first claim to notice is not the one it names, look for that one too."""
     from model_check.explore import MemoryShort, Verdict, explore
+    from model_check.liveness import judge
 
     world = find_scope(protocol, scope, find_protocol(protocol))
     mutant = find_mutant(protocol, name)
@@ -126,7 +128,11 @@ def kill_mutant(protocol: str, scope: str, name: str, max_seconds: float) -> Kil
         first = explore(wrong, world, workers=1, max_seconds=max_seconds)
         found = first.counterexample
         named = found if found and found.claim == mutant.breaks else None
-        if found and not named:
+        if mutant.breaks in wrong.eventualities:
+            last = judge(wrong, world, workers=1, max_seconds=max_seconds, only=[mutant.breaks])
+            named = last.counterexample
+            first, found = (first, found) if found else (last, named)
+        elif found and not named:
             named = explore(wrong, world, workers=1, max_seconds=max_seconds, only=[mutant.breaks]).counterexample
     except MemoryShort as error:
         return Kill(name, mutant.report, mutant.breaks, Verdict.UNDETERMINED.value, "", None, None, str(error))
@@ -151,7 +157,7 @@ def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
     if missing:
         counts.append(f"{missing} not explored: interrupted")
     return Report(
-        head=("fate", "mutant", "noticed by the property it names, in steps", "reports"),
+        head=("fate", "mutant", "noticed by the claim it names, in steps", "reports"),
         rows=tuple((k.fate, k.mutant, _noticed(k), ", ".join(k.report)) for k in kills),
         summary=f"{title}: {', '.join(counts)}",
         shown=3,

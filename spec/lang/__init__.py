@@ -3,6 +3,7 @@
 Nothing here knows what a protocol is about, and nothing beyond the standard library is imported.
 """
 
+from spec.lang.liveness import Assumption, Eventuality, Fair, LeadsTo, strongly_fair, weakly_fair
 from spec.lang.protocol import Action, CanReach, Protocol, Step, when, wherever
 from spec.lang.scope import Scope, count_faults
 from spec.lang.terms import (
@@ -30,11 +31,15 @@ from spec.lang.terms import (
 
 __all__ = [
     "Action",
+    "Assumption",
     "Bool",
     "CanReach",
     "Each",
+    "Eventuality",
+    "Fair",
     "Fields",
     "Index",
+    "LeadsTo",
     "Map",
     "Map2",
     "Maybe",
@@ -55,6 +60,8 @@ __all__ = [
     "forall",
     "ghost",
     "ite",
+    "strongly_fair",
+    "weakly_fair",
     "when",
     "wherever",
 ]

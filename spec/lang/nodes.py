@@ -8,7 +8,7 @@ means is defined by `model_check.evaluate` and nowhere else.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -270,14 +270,30 @@ def renamed(node: Node, names: Mapping[Var, Var]) -> Node:
         case Const():
             return node
         case _:
-            changes: dict[str, Any] = {}
-            for part in fields(node):
-                value = getattr(node, part.name)
-                if isinstance(value, Node):
-                    changes[part.name] = renamed(value, names)
-                elif isinstance(value, tuple):
-                    changes[part.name] = tuple(renamed(item, names) for item in value)
-            return replace(node, **changes)
+            return _rebuilt(node, lambda part: renamed(part, names))
+
+
+def grounded(node: Node, values: Mapping[Var, Const]) -> Node:
+    """The node with constants in place of variables that are bound outside of it."""
+    match node:
+        case Var():
+            return values.get(node, node)
+        case Const():
+            return node
+        case _:
+            return _rebuilt(node, lambda part: grounded(part, values))
+
+
+def _rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with every node directly below it changed."""
+    changes: dict[str, Any] = {}
+    for part in fields(node):
+        value = getattr(node, part.name)
+        if isinstance(value, Node):
+            changes[part.name] = change(value)
+        elif isinstance(value, tuple):
+            changes[part.name] = tuple(change(item) for item in value)
+    return replace(node, **changes)
 
 
 def named_after(var: Var, taken: Collection[Var]) -> Var:

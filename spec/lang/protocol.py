@@ -1,4 +1,4 @@
-"""Protocols: named actions, faults, properties, goals and rest states over one state, traced when they are declared."""
+"""Protocols: named actions, faults, claims, goals, rest states and assumptions over one state, traced when declared."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Self, TypeVar, cast, get_type_hints
 
+from spec.lang.liveness import Assumption, Eventuality, Fair, LeadsTo
 from spec.lang.nodes import (
     BOOL,
     Const,
@@ -89,7 +90,7 @@ class CanReach:
 
 
 class From:
-    """A condition waiting for what can be reached from it."""
+    """A condition waiting for what can be, or is always, reached from it."""
 
     __slots__ = ("source",)
 
@@ -100,9 +101,13 @@ class From:
         """A run without faults leads to a state where the target holds."""
         return CanReach(self.source, target)
 
+    def leads_to(self, target: Bool | bool) -> LeadsTo:
+        """Every fair run comes to a state where the target holds, then or later."""
+        return LeadsTo(self.source, target)
+
 
 def wherever(source: Bool | bool) -> From:
-    """Start of a recoverability property."""
+    """Start of a recovery or an eventuality."""
     return From(source)
 
 
@@ -171,6 +176,8 @@ class Protocol:
         self.actions: dict[str, Action] = {}
         self.properties: dict[str, Property] = {}
         self.recoveries: dict[str, Recovery] = {}
+        self.assumptions: dict[str, Assumption] = {}
+        self.eventualities: dict[str, Eventuality] = {}
         self.goals: dict[str, Goal] = {}
         self.rest: dict[str, Goal] = {}
 
@@ -225,10 +232,7 @@ class Protocol:
                 claim = fn(self._symbols(after=False))
                 if not isinstance(claim, CanReach):
                     raise Misuse("must answer wherever(...).can_reach(...)")
-                source, target = (lift(part, BOOL) for part in (claim.source, claim.target))
-                _check_closed(source, ())
-                _check_closed(target, ())
-                source, target = renamed(source, {}), renamed(target, {})
+                source, target = _condition(claim.source, ()), _condition(claim.target, ())
             for action in avoiding:
                 if action not in self.actions:
                     raise Misuse(f"{self.name}: recovery {name}: no action {action!r} to avoid")
@@ -237,6 +241,46 @@ class Protocol:
             return fn
 
         return declare
+
+    def assumption(self, fn: Declared) -> Declared:
+        """Declare what runs may be counted on for: ``(s, ...) -> weakly_fair(...)`` or ``strongly_fair(...)``."""
+        name, doc = fn.__name__, _doc(fn, self.name, "assumption")
+        with _named(f"{self.name}: assumption {name}"):
+            params = _parameters(fn, states=1)
+            fair = fn(self._symbols(after=False), *(term_of(p) for p in params))
+            if not (isinstance(fair, Fair) and fair.actions):
+                raise Misuse("must answer weakly_fair(...) or strongly_fair(...) of some actions")
+            where = _condition(fair.where, params)
+            assumption = Assumption(name, doc, fair.strength, fair.actions, params, where)
+            self._check_fair(assumption)
+        self._new(self.assumptions, name, "assumption")
+        self.assumptions[name] = assumption
+        return fn
+
+    def _check_fair(self, assumption: Assumption) -> None:
+        for called in assumption.actions:
+            action = self.actions.get(called)
+            if action is None:
+                raise Misuse(f"no action {called!r} to be fair to")
+            if action.kind == "fault":
+                raise Misuse(f"{called} is a fault: nobody counts on it, and it happens finitely often")
+            for param in assumption.params:
+                if param not in action.params:
+                    named = ", ".join(f"{var.name}: {var.sort.name}" for var in action.params)
+                    raise Misuse(f"{called} takes no {param.name}: {param.sort.name}, but {named or 'nothing'}")
+
+    def eventuality(self, fn: Declared) -> Declared:
+        """Declare what happens in the end: ``(s, ...) -> wherever(...).leads_to(...)``, for all parameters."""
+        name, doc = fn.__name__, _doc(fn, self.name, "eventuality")
+        with _named(f"{self.name}: eventuality {name}"):
+            params = _parameters(fn, states=1)
+            claim = fn(self._symbols(after=False), *(term_of(p) for p in params))
+            if not isinstance(claim, LeadsTo):
+                raise Misuse("must answer wherever(...).leads_to(...)")
+            source, target = _condition(claim.source, params), _condition(claim.target, params)
+        self._new(self.eventualities, name, "eventuality")
+        self.eventualities[name] = Eventuality(name, doc, params, source, target)
+        return fn
 
     def goal(self, fn: Declared) -> Declared:
         """Declare a state that must be reachable: ``(s) -> Bool``."""
@@ -297,6 +341,12 @@ class Protocol:
         for recovery in self.recoveries.values():
             yield from walk(recovery.source)
             yield from walk(recovery.target)
+        for assumption in self.assumptions.values():
+            yield from walk(assumption.where)
+        for eventuality in self.eventualities.values():
+            yield from eventuality.params
+            yield from walk(eventuality.source)
+            yield from walk(eventuality.target)
 
     # Variants
 
@@ -304,7 +354,7 @@ class Protocol:
         """A copy under another name, to be changed by `replace_action`, `add` or `remove` before anybody reads it."""
         other = type(self)(name, self.state, doc)
         other.initial = self.initial
-        for table in ("actions", "properties", "recoveries", "goals", "rest"):
+        for table in ("actions", "properties", "recoveries", "assumptions", "eventualities", "goals", "rest"):
             setattr(other, table, dict(getattr(self, table)))
         return other
 
@@ -314,6 +364,9 @@ class Protocol:
         if old is None:
             raise Misuse(f"{self.name}: no action {fn.__name__!r} to replace")
         self.actions[old.name] = self._trace(fn, old.kind, by=old.by, on=old.on, doc=old.doc)
+        for assumption in self.assumptions.values():
+            with _named(f"{self.name}: assumption {assumption.name}"):
+                self._check_fair(assumption)
 
     def replace_initial(self, fn: Callable[..., Step]) -> None:
         """Put other first states in place."""
@@ -325,8 +378,18 @@ class Protocol:
         self.actions[name] = replace(self.actions[name], **parts)
 
     def remove_action(self, name: str) -> None:
-        """Make a step impossible."""
+        """Make a step impossible. Nothing is assumed of it any longer."""
         del self.actions[name]
+        for assumption in list(self.assumptions.values()):
+            left = tuple(action for action in assumption.actions if action != name)
+            if left:
+                self.assumptions[assumption.name] = replace(assumption, actions=left)
+            else:
+                del self.assumptions[assumption.name]
+
+    def remove_assumption(self, name: str) -> None:
+        """No longer count on something."""
+        del self.assumptions[name]
 
     # Tracing
 
@@ -352,13 +415,7 @@ class Protocol:
         name = fn.__name__
         label = "initial state" if initial else kind
         with _named(f"{self.name}: {label} {name}"):
-            hints = get_type_hints(fn)
-            names = list(inspect.signature(fn).parameters)
-            if not initial:
-                if not names:
-                    raise Misuse("takes the state as its first parameter")
-                names = names[1:]
-            params = tuple(Var(key_sort(hints[p]), p) if p in hints else _untyped(p) for p in names)
+            params = _parameters(fn, states=0 if initial else 1)
             symbols = [] if initial else [self._symbols(after=False)]
             step = fn(*symbols, *(term_of(p) for p in params))
             if not isinstance(step, Step):
@@ -489,6 +546,21 @@ def _doc(fn: Callable[..., object], protocol: str, what: str) -> str:
     if not doc:
         raise Misuse(f"{protocol}: {what} {fn.__name__}: say in a docstring what it means")
     return " ".join(doc.split())
+
+
+def _parameters(fn: Callable[..., object], states: int) -> tuple[Var, ...]:
+    """What a function takes after the state."""
+    hints, names = get_type_hints(fn), list(inspect.signature(fn).parameters)
+    if len(names) < states:
+        raise Misuse("takes the state as its first parameter")
+    return tuple(Var(key_sort(hints[p]), p) if p in hints else _untyped(p) for p in names[states:])
+
+
+def _condition(value: object, params: tuple[Var, ...]) -> Node:
+    """A condition over the state and some parameters, variables under their names."""
+    node = lift(value, BOOL)
+    _check_closed(node, params)
+    return renamed(node, {param: param for param in params})
 
 
 def _untyped(name: str) -> Var:

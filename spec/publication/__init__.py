@@ -5,7 +5,8 @@ It pauses every engine, flushes every prefix cache, declares, sends, verifies an
 commit head, lets engines continue. Anything may fail at any point: the record tells how to go on.
 
 Start reading in `state`; the program order is `coordinator.following`; then `engines` (what requests and caches do),
-`service` (who calls), `faults` (what breaks) and `properties` (what must be true all the same).
+`service` (who calls), `faults` (what breaks), `properties` (what must be true all the same) and `liveness` (what then
+happens in the end).
 
 What is abstracted. One request stands for the work of an engine. Load ids are numbers that grow by one, also over a
 restart. A call is one step, and so is a durable write. A service keeps calling: it commits what is ready and repeats
@@ -26,7 +27,7 @@ Where this departs from the upstream coordinator, as its code was read; `mutants
   fenced yet. Upstream leaves this to the service, and nothing read there says so.
 """
 
-from spec.publication import coordinator, engines, faults, properties, service
+from spec.publication import coordinator, engines, faults, liveness, properties, service
 from spec.publication.state import publication
 
-__all__ = ["coordinator", "engines", "faults", "properties", "publication", "service"]
+__all__ = ["coordinator", "engines", "faults", "liveness", "properties", "publication", "service"]

@@ -1,7 +1,7 @@
 """Wrong protocols, each with what it breaks and the reports that taught it.
 
-A mutant is the publication protocol with one mistake built in; `breaks` names the property or recovery that
-must notice. Reports are numbered as in the reference texts: ``M1`` to ``M35`` are its mutations, ``H1`` to ``H26``
+A mutant is the publication protocol with one mistake built in; `breaks` names the property, recovery or eventuality
+that must notice. Reports are numbered as in the reference texts: ``M1`` to ``M35`` are its mutations, ``H1`` to ``H26``
 holes found by reading upstream code, ``C01`` to ``C107`` public reports on other systems, in so far as they describe a
 protocol that went wrong. ``P14``, ``L9`` and the like are invariants whose breach nobody reported yet, ``section 2.4``
 describes upstream code that breaks one. What this protocol cannot express stands in `NOT_HERE`, with the reason.
@@ -12,7 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import MappingProxyType
 
-from spec.lang import Bool, Protocol, Step, Value, all_of, each, exists, forall, ite, when
+from spec.lang import (
+    Bool,
+    Fair,
+    Protocol,
+    Step,
+    Value,
+    all_of,
+    each,
+    exists,
+    forall,
+    ite,
+    strongly_fair,
+    weakly_fair,
+    when,
+)
 from spec.lang.mutants import Mutants, also_writing, not_asking, not_writing, only_where
 from spec.publication.coordinator import (
     asks,
@@ -20,6 +34,7 @@ from spec.publication.coordinator import (
     drop,
     enter,
     following,
+    give_up,
     leave_fenced,
     note_sent,
     proceed,
@@ -42,6 +57,7 @@ from spec.publication.state import (
     State,
     content_to_establish,
     first_state,
+    forget,
     live,
     load_to_establish,
     present,
@@ -843,6 +859,73 @@ def kv_back_before_the_bytes(p: Protocol) -> None:
         lambda s: ite(s.errand == Errand.REJECT, Stage.CONTINUE, Stage.RESUME_WEIGHTS),
     )
     reroute(p, "all_sent", lambda s: Stage.VERIFY)
+
+
+# What happens in the end: nothing wrong is ever done, and something is never done
+
+
+@mutant("every_publication_settles", "L3")
+def barriers_time_out(p: Protocol) -> None:
+    """A barrier that takes long is given up, and so is the one of every retry."""
+
+    @p.action(by="coordinator")
+    def time_out(s: State) -> Step:
+        """A barrier that might still pass is given up."""
+        return when(s.stage == Stage.FLUSH).then(**give_up(s))
+
+
+@mutant("every_commit_completes", "L5")
+def service_keeps_no_record(p: Protocol) -> None:
+    """That a load is published stands in no record of the service: once it has forgotten, nobody commits it."""
+    p.remove_assumption("heads_are_committed")
+
+
+@mutant("every_errand_ends", "L2")
+def pause_waits_for_requests(p: Protocol) -> None:
+    """Nothing is retracted: a flush waits for what runs on the paused engine, and that is not run any more."""
+    p.remove_action("retract")
+
+
+@mutant("every_request_is_answered", "L1")
+def retraction_throws_work_away(p: Protocol) -> None:
+    """A request that is sent back begins anew: where engines are paused often enough, it is never answered."""
+    p.remove_assumption("engines_run")
+
+    @p.assumption
+    def engines_start(s: State, e: Engine) -> Fair:
+        """While it schedules, an engine starts its request, however often it is paused in between."""
+        return strongly_fair("start", where=~s.paused[e])
+
+    @p.assumption
+    def engines_thaw(s: State, e: Engine) -> Fair:
+        """What was frozen in place goes on with what it had, however often."""
+        return strongly_fair("finish", where=(s.mode == Mode.IN_PLACE) & ~s.paused[e])
+
+    @p.assumption
+    def engines_finish_undisturbed(s: State, e: Engine) -> Fair:
+        """An engine gets through its request if it is not paused meanwhile."""
+        return weakly_fair("finish", where=~s.paused[e])
+
+
+@mutant("every_lost_engine_is_replaced", "L7")
+def lost_engines_are_not_missed(p: Protocol) -> None:
+    """The service republishes when a call has failed, and not when an engine is lost while nothing is called."""
+    p.remove_assumption("what_is_lost_is_republished")
+
+    @p.assumption
+    def what_failed_is_republished(s: State) -> Fair:
+        """The service republishes where something has failed."""
+        return strongly_fair("begin_republish", where=s.phase != Phase.SERVING)
+
+
+@mutant("everybody_serves", "L4")
+def probe_kills_recovery(p: Protocol) -> None:
+    """A probe takes a coordinator that still recovers for one that hangs, and has it restarted, again and again."""
+
+    @p.action(by="supervisor")
+    def kill(s: State) -> Step:
+        """The supervisor kills the coordinator, and leaves the engines."""
+        return when(s.errand == Errand.RECOVER).then(**forget())
 
 
 NOT_HERE = MappingProxyType(

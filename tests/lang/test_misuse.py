@@ -10,8 +10,10 @@ import pytest
 
 from spec.lang import (
     Bool,
+    Fair,
     Fields,
     Index,
+    LeadsTo,
     Map,
     Maybe,
     Misuse,
@@ -28,6 +30,8 @@ from spec.lang import (
     forall,
     ghost,
     ite,
+    strongly_fair,
+    weakly_fair,
     when,
     wherever,
 )
@@ -202,6 +206,94 @@ def test_a_recovery_avoids_what_exists(protocol: Protocol) -> None:
         def back(s: State) -> Any:
             """Back."""
             return wherever(True).can_reach(s.phase == Phase.IDLE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "hints", "message"),
+    [
+        (lambda s: weakly_fair("laod"), {}, "no action 'laod' to be fair to"),
+        (lambda s: weakly_fair("load", "break_down"), {}, "break_down is a fault: nobody counts on it"),
+        (lambda s, f: strongly_fair("load"), {"f": Engine}, "load takes no f: Engine, but e: Engine"),
+        (lambda s, e: strongly_fair("load"), {"e": Load}, "load takes no e: Load, but e: Engine"),
+        (lambda s, e: strongly_fair("load"), {}, "parameter e has no sort: annotate it"),
+        (
+            lambda s: weakly_fair(where=s.stale),
+            {},
+            "must answer weakly_fair(...) or strongly_fair(...) of some actions",
+        ),
+        (lambda s: None, {}, "must answer weakly_fair(...) or strongly_fair(...) of some actions"),
+        (lambda: weakly_fair("load"), {}, "takes the state as its first parameter"),
+        (lambda s: weakly_fair("load", where=s.target), {}, "Bool is needed here, not Load"),
+    ],
+)
+def test_fairness_is_of_actions_that_exist(
+    protocol: Protocol, answer: Callable[..., Any], hints: dict[str, Any], message: str
+) -> None:
+    declare(protocol, lambda s, e: when(s.paused[e]).then(target=0), e=Engine)
+
+    @protocol.fault(by="e")
+    def break_down(s: State, e: Engine) -> Step:
+        """An engine breaks down."""
+        return when().then(paused={e: True})
+
+    answer.__name__, answer.__doc__, answer.__annotations__ = "loads", "Loads.", hints
+    with pytest.raises(Misuse) as caught:
+        protocol.assumption(answer)
+    assert str(caught.value).startswith("trial: assumption loads: ")
+    assert message in str(caught.value)
+    assert not protocol.assumptions
+
+
+def test_fairness_follows_the_actions_of_a_variant(protocol: Protocol) -> None:
+    declare(protocol, lambda s, e: when(s.paused[e]).then(target=0), e=Engine)
+
+    @protocol.assumption
+    def loads(s: State, e: Engine) -> Fair:
+        """Loads."""
+        return weakly_fair("load", where=s.paused[e])
+
+    def load(s: State) -> Step:
+        return when().then(target=0)
+
+    changed, smaller = protocol.variant("changed", ""), protocol.variant("smaller", "")
+    with pytest.raises(Misuse, match="changed: assumption loads: load takes no e: Engine, but nothing"):
+        changed.replace_action(load)
+    smaller.remove_action("load")
+    assert not smaller.assumptions
+    assert protocol.assumptions["loads"].actions == ("load",)
+
+
+@pytest.mark.parametrize(
+    ("claim", "hints", "message"),
+    [
+        (lambda s: wherever(True).can_reach(s.stale), {}, "must answer wherever(...).leads_to(...)"),
+        (lambda s: s.stale, {}, "must answer wherever(...).leads_to(...)"),
+        (lambda s: wherever(s.stale).leads_to(s.target), {}, "Bool is needed here, not Load"),
+        (lambda s, e: wherever(s.paused[e]).leads_to(s.stale), {}, "parameter e has no sort: annotate it"),
+        (lambda: wherever(True).leads_to(False), {}, "takes the state as its first parameter"),
+    ],
+)
+def test_an_eventuality_leads_from_one_condition_to_another(
+    protocol: Protocol, claim: Callable[..., Any], hints: dict[str, Any], message: str
+) -> None:
+    claim.__name__, claim.__doc__, claim.__annotations__ = "ends", "Ends.", hints
+    with pytest.raises(Misuse) as caught:
+        protocol.eventuality(claim)
+    assert str(caught.value).startswith("trial: eventuality ends: ")
+    assert message in str(caught.value)
+    assert not protocol.eventualities
+
+
+def test_an_eventuality_may_be_claimed_of_every_element(protocol: Protocol) -> None:
+    @protocol.eventuality
+    def wakes(s: State, e: Engine) -> LeadsTo:
+        """Wakes."""
+        return wherever(s.paused[e]).leads_to(~s.paused[e])
+
+    claim = protocol.eventualities["wakes"]
+    assert [var.name for var in claim.params] == ["e"]
+    with pytest.raises(Misuse, match="eventuality wakes is declared twice"):
+        protocol.eventuality(wakes)
 
 
 def test_a_step_property_takes_two_states(protocol: Protocol) -> None:
