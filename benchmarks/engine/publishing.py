@@ -39,7 +39,7 @@ __all__ = ["GOAL", "Publishing", "measure_publishing"]
 GOAL = 1.05
 """How many times as long as the bare calls a publication may take."""
 CALL_S = 120.0
-SHAPE = TinyShape(hidden_size=1024, intermediate_size=4096, layers=8)
+SHAPE = TinyShape(hidden_size=2048, intermediate_size=5632, layers=8)
 """Large enough that bytes are moved, as in any publication that somebody waits for."""
 
 

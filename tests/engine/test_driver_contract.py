@@ -46,8 +46,8 @@ def driver(engine: SGLangEngine, checkpoints: Models) -> Driver:
         checkpoints=(checkpoints.checkpoint(1), checkpoints.checkpoint(2)),
         prompt=prompt(1, 400),
         adapter=checkpoints.adapter("B"),
-        in_flight_tokens=1000,
-        quiet_s=10.0,
+        in_flight_tokens=800,
+        quiet_s=5.0,
     )
 
 
