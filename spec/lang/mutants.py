@@ -93,8 +93,17 @@ def also_writing(p: Protocol, action: str, updates: Callable[[Any], dict[str, ob
     p.change_action(action, guard=old.guard, writes=(*kept, *new.writes))
 
 
+def amend(p: Protocol, fn: Callable[..., Step]) -> None:
+    """The action of the same name also asks what this one asks, and makes its updates in place of its own."""
+    old = p.actions[fn.__name__]
+    p.replace_action(fn)
+    new = p.actions[old.name]
+    kept = tuple(w for w in old.writes if w.field.name not in new.written)
+    p.change_action(old.name, guard=(*old.guard, *new.guard), writes=(*kept, *new.writes))
+
+
 def only_where(p: Protocol, action: str, condition: Callable[[Any], Bool]) -> None:
-    """An action without parameters needs one more condition."""
+    """The action needs one more condition on the state."""
     old = p.actions[action]
 
     def fn(s: Any) -> Step:
@@ -102,7 +111,7 @@ def only_where(p: Protocol, action: str, condition: Callable[[Any], Bool]) -> No
 
     fn.__name__ = action
     p.replace_action(fn)
-    p.change_action(action, guard=(*old.guard, *p.actions[action].guard), writes=old.writes)
+    p.change_action(action, params=old.params, guard=(*old.guard, *p.actions[action].guard), writes=old.writes)
 
 
-__all__ = ["Edit", "Mutant", "Mutants", "also_writing", "not_asking", "not_writing", "only_where"]
+__all__ = ["Edit", "Mutant", "Mutants", "also_writing", "amend", "not_asking", "not_writing", "only_where"]

@@ -264,7 +264,6 @@ ROWS = (
         "bc",
         "Image embeddings outlive an update of the vision tower",
         Judged("no-cache-beyond-flush", retract({"enable_mm_global_cache": True})),
-        Open("serving protocol: the scheduler's own embedding cache has no switch to refuse"),
     ),
     Row(
         "C38",
@@ -272,7 +271,6 @@ ROWS = (
         "ac",
         "After a sync only the prefix cache is reset",
         Judged("no-cache-beyond-flush", retract({"enable_mm_global_cache": True})),
-        Open("serving protocol: the scheduler's own embedding cache has no switch to refuse"),
     ),
     Row(
         "C39",
@@ -280,7 +278,6 @@ ROWS = (
         "ac",
         "The multimodal cache is not reset",
         Judged("no-cache-beyond-flush", in_place({"enable_mm_global_cache": True})),
-        Open("serving protocol: the scheduler's own embedding cache has no switch to refuse"),
     ),
     Row("C40", "vllm#47147", "b", "Front end and back end disagree about what is cached"),
     Row("C41", "vllm-omni#6739", "bc", "A reset that is a stub answers with a note"),
@@ -563,7 +560,6 @@ ROWS = (
         "cd",
         "After a retraction cached_tokens proves nothing",
         LIVE,
-        Open("serving protocol"),
     ),
     Row(
         "X2",
@@ -595,7 +591,6 @@ ROWS = (
         "cd",
         "The first token after an in-place publication is labelled too new",
         LIVE,
-        Open("serving protocol"),
     ),
     Row(
         "X6",

@@ -1,0 +1,64 @@
+"""The serving protocol holds in its named scopes, in the exact counts pinned here, and claims nothing idly."""
+
+from __future__ import annotations
+
+import pytest
+
+from model_check.explore import Verdict, explore
+from model_check.simulate import simulate
+from spec.serving import serving
+from spec.serving.mutants import MUTANTS
+from spec.serving.properties import SHOWN_BY
+from spec.serving.scopes import NIGHTLY, SCOPES
+
+COUNTS = {
+    # scope: states with symmetry, steps with symmetry, states without, depth
+    "smoke": (282_500, 1_544_642, 1_097_688, 37),
+    "pr": (976_608, 5_145_202, 3_783_200, 47),
+}
+"""Exact: a change of the protocol changes them, and nothing else may."""
+
+
+@pytest.mark.parametrize("scope", COUNTS)
+def test_holds_and_counts(scope: str) -> None:
+    """Every property, recovery and goal, every action taken, no dead end, and the pinned counts."""
+    found = explore(serving, SCOPES[scope], orbits=True)
+    assert found.verdict is Verdict.HOLDS, found.reason
+    assert {outcome.verdict for outcome in found.outcomes} == {Verdict.HOLDS}
+    assert found.never == ()
+    assert (found.states, found.steps, found.orbits, found.depth) == COUNTS[scope]
+
+
+def test_symmetry_hides_nothing() -> None:
+    """Without symmetry there are as many states as the orbits of those with it add up to."""
+    _, _, states, depth = COUNTS["smoke"]
+    found = explore(serving, SCOPES["smoke"], symmetry=False)
+    assert found.verdict is Verdict.HOLDS, found.reason
+    assert (found.states, found.depth) == (states, depth)
+
+
+def test_every_claim_has_a_goal() -> None:
+    """Each property and recovery names a goal, and each goal shows a property or a recovery."""
+    assert set(SHOWN_BY) == set(serving.properties) | set(serving.recoveries)
+    assert set(SHOWN_BY.values()) == set(serving.goals)
+
+
+def test_nothing_rests() -> None:
+    """No state is excused from having a step."""
+    assert not serving.rest
+
+
+def test_random_walks_hold() -> None:
+    """Walks through a world that is too large to see whole violate nothing, and get somewhere."""
+    walked = simulate(serving, NIGHTLY, seed=5, walks=40, length=150)
+    assert walked.violation is None
+    assert not walked.reason
+    assert set(walked.never) <= {"tell_idle"}
+
+
+def test_random_walks_find_what_is_wrong() -> None:
+    """The same walks through a wrong protocol come upon its violation."""
+    wrong = MUTANTS["update-without-pause"]
+    walked = simulate(wrong.build(), NIGHTLY, seed=5, walks=40, length=150, only=[wrong.breaks])
+    assert walked.violation is not None
+    assert walked.violation.claim == wrong.breaks

@@ -1,0 +1,58 @@
+"""The wrong engines and drivers: who notices them, and that no report was forgotten."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from model_check.explore import explore
+from model_check.mutate import Fate, mutate
+from spec.serving import serving
+from spec.serving.mutants import MUTANTS, NOT_HERE, UNMISSED
+from spec.serving.scopes import SCOPES
+from tests.cases.table import ROWS
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_is_killed_by_the_claim_that_it_names(name: str) -> None:
+    """The property or recovery that the mutant names is violated, and the story ends with a step."""
+    mutant = MUTANTS[name]
+    found = explore(mutant.build(), SCOPES["smoke"], only=[mutant.breaks], workers=1)
+    assert found.counterexample is not None
+    assert found.counterexample.claim == mutant.breaks
+    assert found.counterexample.steps > 0
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_each_is_another_protocol(name: str) -> None:
+    """A mutant changes the first states or the steps, and no claim."""
+    mutant = MUTANTS[name]
+    wrong = mutant.build()
+    assert wrong.doc == mutant.doc != ""
+    assert (wrong.initial, wrong.actions) != (serving.initial, serving.actions)
+    for table in ("properties", "recoveries", "goals", "rest"):
+        assert getattr(wrong, table) == getattr(serving, table)
+
+
+def test_every_claim_is_broken_by_a_mutant() -> None:
+    """Each property and recovery has a wrong protocol that it must notice."""
+    assert {m.breaks for m in MUTANTS.values()} == set(serving.properties) | set(serving.recoveries)
+
+
+def test_every_report_is_answered() -> None:
+    """Each report on a protocol that went wrong, and each foretold one, has a mutant or a reason, and not both."""
+    wanted = {row.id for row in ROWS if "b" in row.forms or row.id.startswith("X")}
+    assert all(m.report for m in MUTANTS.values())
+    expressed = {row for m in MUTANTS.values() for row in m.report if re.fullmatch(r"[CX]\d+", row)}
+    excused = [row for rows in NOT_HERE.values() for row in rows]
+    assert len(excused) == len(set(excused))
+    assert wanted <= expressed | set(excused) <= {row.id for row in ROWS}
+    assert not expressed & set(excused)
+
+
+def test_every_part_is_missed_or_stays_for_a_reason() -> None:
+    """Every condition and every update dropped in turn: what no claim misses is what `UNMISSED` lists, once."""
+    listed = [name for parts in UNMISSED.values() for name in parts]
+    changes = mutate(serving, SCOPES["smoke"])
+    assert sorted(listed) == sorted(change.name for change in changes if change.fate is not Fate.KILLED)
