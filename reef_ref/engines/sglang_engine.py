@@ -8,7 +8,6 @@ retract pause always expires. Such a call is `CallRefused` and never sent.
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,13 +172,14 @@ class SGLangEngine:
 
     async def flush(self) -> Flush:
         """Clear the prefix cache, with bounded retries; a server that is gone fails at once."""
-        started = time.monotonic()
+        clock = asyncio.get_running_loop().time
+        started = clock()
         wait = self._limits.flush_first_wait_s
         refusals = 0
         last: str | None = None
         while True:
             status, text = await self._try_flush()
-            elapsed = time.monotonic() - started
+            elapsed = clock() - started
             if status == 200:
                 self._flushed = self._paused is not None
                 return Flush(CacheState.CLEARED, refusals, elapsed, last)
