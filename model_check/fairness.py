@@ -92,7 +92,7 @@ class FairGraph:
         self.steps = Steps(search, np.ones(len(instances), np.uint8))
         self.size = self.steps.size
         self.obligations = tuple(asked)
-        self.strong: Bits = np.array(_bits(o.strong for o in asked), np.uint64)
+        self.strong = packed(o.strong for o in asked)
         self._place = {node: number for number, node in enumerate(conditions)}
         self._held: Bits = np.zeros(self.size, np.uint64)
         search.machine.held(search.context, self._held.ctypes.data, 0, search.levels[-1][1])
@@ -104,7 +104,7 @@ class FairGraph:
         self.sources, self.targets, self.via = sources[counted], targets[counted], via[counted]
         self.starts: Positions = np.zeros(self.size + 1, np.int64)
         np.cumsum(np.bincount(self.sources, minlength=self.size), out=self.starts[1:])
-        by_instance: Bits = np.array([_bits(o.takes(i) for o in asked) for i in instances], np.uint64)
+        by_instance = np.stack([packed(o.takes(i) for o in asked) for i in instances])
         self.keeps = by_instance[self.via]
         self.keeps &= self._granted()[self.sources]
         self.possible = together(self.keeps, self.sources, self.size)
@@ -194,11 +194,12 @@ def spans(starts: Positions, ends: Positions) -> Positions:
     return numbers
 
 
-def _bits(flags: Iterable[bool]) -> list[int]:
-    """Flags packed into words of 64 bits, at least one."""
+def packed(flags: Iterable[bool]) -> Bits:
+    """Flags as words of 64 bits, at least one."""
     listed = list(flags)
     number = sum(1 << position for position, flag in enumerate(listed) if flag)
-    return [number >> 64 * word & (1 << 64) - 1 for word in range(max(1, -(-len(listed) // 64)))]
+    words = range(max(1, -(-len(listed) // 64)))
+    return np.array([number >> 64 * word & (1 << 64) - 1 for word in words], np.uint64)
 
 
-__all__ = ["SYMMETRY", "FairGraph", "Obligation", "obligations", "some", "spans", "together"]
+__all__ = ["SYMMETRY", "FairGraph", "Obligation", "obligations", "packed", "some", "spans", "together"]

@@ -30,13 +30,13 @@ from model_check.explore import (
     conclude,
     peak_memory,
 )
-from model_check.fairness import SYMMETRY, Bits, FairGraph, Mask, Obligation, obligations
+from model_check.fairness import SYMMETRY, Bits, FairGraph, Mask, Obligation, obligations, packed
 from model_check.lasso import Lasso, find_lasso, how_kept
 from model_check.record import Claims
 from model_check.search import Search
 from model_check.symmetry import symmetric_sorts
 from spec.lang import Eventuality, Misuse, Protocol, Scope
-from spec.lang.nodes import Const, Node, Var, grounded
+from spec.lang.nodes import Const, Node, Plus, Var, grounded, walk
 
 MOST_CONDITIONS = 64
 """Conditions that are told apart in every state at once."""
@@ -267,9 +267,13 @@ class _Graph:
         return region
 
     def _with_cuts(self) -> Bits:
-        """What is possible at most: where a bound cut some step, anything may be."""
+        """What is possible at most: where a bound cut some step, it may have been one of any action with a sum."""
+        actions = self.graph.search.space.protocol.actions
+        summing = {
+            name for name, a in actions.items() if any(isinstance(n, Plus) for w in a.writes for n in walk(w.value))
+        }
         possible = self.graph.possible.copy()
-        possible[self.graph.steps.cut != 0] = np.iinfo(np.uint64).max
+        possible[self.graph.steps.cut != 0] |= packed(o.action in summing for o in self.graph.obligations)
         return possible
 
     def _fair_without_bounds(self, lasso: Lasso) -> bool:

@@ -10,7 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from spec.lang import (
+    Assumption,
     Bool,
+    Eventuality,
     Fields,
     Index,
     Map,
@@ -163,6 +165,32 @@ def protocols(draw: st.DrawFn) -> Protocol:
     protocol.recoveries["back"] = Recovery(
         "back", "drawn", draw(conditions(everything, ())), draw(conditions(everything, ())), frozenset()
     )
+    return protocol
+
+
+@st.composite
+def lively_protocols(draw: st.DrawFn) -> Protocol:
+    """A protocol with some assumptions and an eventuality as well."""
+    protocol = draw(protocols())
+    everything = list(protocol.fields.values())
+    steps = [action for action in protocol.actions.values() if action.kind == "action"]
+    for number, action in enumerate(steps):
+        strength: Any = draw(st.sampled_from(["weak", "strong", "none"]))
+        if strength == "none":
+            continue
+        params = tuple(param for param in action.params if draw(st.booleans()))
+        where = draw(conditions(everything, params, 1)) if draw(st.integers(0, 3)) == 0 else Const(BOOL, 1)
+        assumption = Assumption(f"fair{number}", "drawn", strength, (action.name,), params, where)
+        protocol.assumptions[assumption.name] = assumption
+    params = tuple(Var(sort, "p") for sort in draw(st.lists(st.sampled_from(SORTS[3:]), max_size=1)))
+    source = draw(st.one_of(st.just(Const(BOOL, 1)), conditions(everything, params)))
+    # Most conditions that are drawn never change: a member that a field has, or has not, is more worth waiting for.
+    plain = [f for f in everything if not f.keys and isinstance(f.sort, BoolSort | EnumSort)]
+    members = [Eq(Read(f, (), None, False), value) for f in plain for value in constants(f.sort)]
+    target = draw(
+        st.one_of(st.sampled_from(members), st.sampled_from(members).map(Not), conditions(everything, params))
+    )
+    protocol.eventualities["ends"] = Eventuality("ends", "drawn", params, source, target)
     return protocol
 
 
