@@ -126,17 +126,25 @@ class FairGraph:
         """The steps that leave some states: their places in `sources`, `targets` and `via`."""
         return spans(self.starts[states], self.starts[states + 1])
 
-    def components(self, region: Mask, possible: Bits | None = None) -> Positions:
+    def components(
+        self, region: Mask, possible: Bits | None = None, *, counted: Bits | None = None, strong: Bits | None = None
+    ) -> Positions:
         """Where in a region a fair run can stay for ever: by state, the number of its component, or -1.
 
         Args:
             region: the states that the run may visit.
             possible: the obligations that count as possible in each state; none: those that are.
+            counted: the obligations that have to be kept; none: all.
+            strong: those of them that are strong; none: those that are.
         """
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
         possible = self.possible if possible is None else possible
+        strong = self.strong if strong is None else strong
+        weak = ~strong
+        if counted is not None:
+            strong, weak = strong & counted, weak & counted
         found: Positions = np.full(self.size, -1, np.int64)
         alive, number = region.copy(), np.zeros(self.size, np.int32)
         inside = np.flatnonzero(alive[self.sources] & alive[self.targets])
@@ -154,8 +162,8 @@ class FairGraph:
             ever = together(possible[nodes[order]], label[order], count)
             always = together(possible[nodes[order]], label[order], count, np.bitwise_and)
             taken = self._taken(inside, label[sources[within]], count)
-            starved: Mask = some(always & ~taken & ~self.strong)
-            lacking = ever & ~taken & self.strong
+            starved: Mask = some(always & ~taken & weak)
+            lacking = ever & ~taken & strong
             fair: Mask = ~(starved | some(lacking))
             at_fair = fair[label]
             found[nodes[at_fair]] = known + label[at_fair]

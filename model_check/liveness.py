@@ -92,10 +92,12 @@ def judge(
         known = ", ".join(protocol.eventualities)
         raise Misuse(f"{protocol.name} has no eventuality {unknown[0]!r}; it has {known}")
     chosen = [claim for claim in protocol.eventualities.values() if only is None or claim.name in only]
-    return _Judging(Space(protocol, scope), chosen, workers, memory).run(max_states, max_seconds, progress)
+    return Judging(Space(protocol, scope), chosen, workers, memory).run(max_states, max_seconds, progress)
 
 
-class _Judging:
+class Judging:
+    """A search whose states tell the conditions of eventualities and assumptions apart."""
+
     def __init__(self, space: Space, claims: list[Eventuality], workers: int, memory: int | None) -> None:
         self.space = space
         self.claims = claims
@@ -115,6 +117,7 @@ class _Judging:
     def run(
         self, max_states: int | None, max_seconds: float | None, progress: Callable[[Progress], None] | None
     ) -> Exploration:
+        """Explore, judge and conclude, as `judge` says."""
         search, began, peak = self.search, time.perf_counter(), peak_memory()
         reason = ""
 
@@ -140,7 +143,7 @@ class _Judging:
             for claim in self.claims:
                 if not search.stopped:
                     tick("building the graph" if judged is None else f"asking whether {claim.name.replace('_', ' ')}")
-                    judged = judged or _Graph(FairGraph(search, self.obligations, self.conditions))
+                    judged = judged or Runs(FairGraph(search, self.obligations, self.conditions))
                     outcomes[claim.name], told = self._judge(judged, claim)
                     counterexample = counterexample or told
         except (Interrupted, KeyboardInterrupt):
@@ -176,7 +179,7 @@ class _Judging:
             assumed=tuple(self.space.protocol.assumptions.values()),
         )
 
-    def _judge(self, judged: _Graph, claim: Eventuality) -> tuple[Outcome, Counterexample | None]:
+    def _judge(self, judged: Runs, claim: Eventuality) -> tuple[Outcome, Counterexample | None]:
         verdict, begun = Verdict.HOLDS, 0
         for case in (case for case in self.cases if case.claim is claim):
             begun += int((judged.graph.mask(case.source) & ~judged.graph.mask(case.target)).sum())
@@ -220,7 +223,7 @@ class _Judging:
         )
 
 
-class _Graph:
+class Runs:
     """The explored graph, asked for runs that break an eventuality."""
 
     def __init__(self, graph: FairGraph) -> None:
@@ -230,9 +233,7 @@ class _Graph:
         """A run that stays where the target does not hold, or that there is none, or that the bounds leave it open."""
         graph = self.graph
         source, target = graph.mask(case.source), graph.mask(case.target)
-        region = self._region(source & ~target, target)
-        if not region.any():
-            return Verdict.HOLDS
+        region = self.region(case)
         component = graph.components(region)
         if (component < 0).all():
             return Verdict.HOLDS
@@ -246,9 +247,11 @@ class _Graph:
                 return lasso
         return Verdict.UNDETERMINED
 
-    def _region(self, seeds: Mask, avoided: Mask) -> Mask:
-        """Where a run can get to from the seeds, with faults, without meeting what is avoided."""
+    def region(self, case: Case) -> Mask:
+        """Where a run can get to from a source, with faults, without meeting a target."""
         graph, steps = self.graph, self.graph.steps
+        avoided = graph.mask(case.target)
+        seeds = graph.mask(case.source) & ~avoided
         marks = (seeds | avoided).astype(np.uint8)
         found = np.flatnonzero(seeds)
         queue = np.zeros(graph.size, np.uint32)
@@ -315,4 +318,4 @@ def _outcome(claim: Eventuality, verdict: Verdict, note: str) -> Outcome:
     return Outcome(claim.name, "eventuality", claim.doc, verdict, note)
 
 
-__all__ = ["Case", "cases", "judge", "obligation_name"]
+__all__ = ["CUT", "VACUOUS", "Case", "Judging", "Runs", "cases", "judge", "obligation_name"]

@@ -810,5 +810,11 @@ SHOWN_BY = {
     "lost_engines_are_replaced": "lost_while_serving",
     "requests_end": "retracted",
     "admission_opens": "condemned",
+    "every_publication_settles": "rejected",
+    "every_commit_completes": "interrupted",
+    "every_errand_ends": "retried",
+    "every_request_is_answered": "retracted",
+    "every_lost_engine_is_replaced": "lost_while_serving",
+    "everybody_serves": "condemned",
 }
-"""The goal that shows, for each property and recovery, that what it speaks of happens."""
+"""The goal that shows, for each claim, that what it speaks of happens."""

@@ -52,7 +52,7 @@ def test_version_and_help(capsys: Captured) -> None:
     assert out.startswith("reef-ref ")
     status, out, _ = run(capsys, "--help")
     assert status == 0
-    assert all(f"\n  {name} " in out for name in ("check", "mutants", "simulate", "list"))
+    assert all(f"\n  {name} " in out for name in ("check", "liveness", "mutants", "simulate", "list"))
 
 
 def test_no_command_shows_the_help_as_an_error(capsys: Captured) -> None:
@@ -67,6 +67,8 @@ def test_list_of_one_protocol(capsys: Captured) -> None:
     for line in (
         "  loaded_was_named  No engine has a load that was never named.",
         "  engines_catch_up  Every engine can still receive the load.",
+        "  everybody_catches_up  An engine that is behind receives the load.",
+        "  sending  Whatever is named is sent.",
         "  die  An engine starts again, without weights.",
         "  smoke  Engine 2, Load 2, at most 1 fault: two engines, two loads",
         "  runs-ahead  An engine receives the load after the named one.  (T1; breaks loaded_was_named)",
@@ -95,12 +97,13 @@ def test_mutants_say_who_notices(capsys: Captured, tmp_path: Path) -> None:
     file = tmp_path / "mutants.json"
     status, out, err = run(capsys, "mutants", TOY, "--format", "json", "--output", str(file))
     assert (status, out) == (1, "")
-    assert "1 killed, 1 killed by another, 1 survived" in err
+    assert "2 killed, 1 killed by another, 1 survived" in err
     kills = json.loads(file.read_text())["mutants"]
     assert [(k["mutant"], k["fate"], k["by"], k["steps"], k["named_steps"]) for k in kills] == [
         ("runs-ahead", "killed", "loaded_was_named", 2, 2),
         ("misnamed", "killed by another", "loaded_was_named", 2, None),
         ("harmless", "survived", "", None, None),
+        ("idle", "killed", "everybody_catches_up", 1, 1),
     ]
 
 

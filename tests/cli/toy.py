@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from spec.lang import (
     Bool,
     CanReach,
+    Fair,
     Fields,
     Index,
+    LeadsTo,
     Map,
     Natural,
     Protocol,
@@ -18,6 +20,7 @@ from spec.lang import (
     each,
     field,
     forall,
+    weakly_fair,
     when,
     wherever,
 )
@@ -77,6 +80,16 @@ def build() -> Protocol:
         """Every engine can still receive the load."""
         return wherever(True).can_reach(forall(Engine, lambda e: s.loaded[e] == s.target))
 
+    @toy.assumption
+    def sending(s: State, e: Engine) -> Fair:
+        """Whatever is named is sent."""
+        return weakly_fair("send")
+
+    @toy.eventuality
+    def everybody_catches_up(s: State, e: Engine) -> LeadsTo:
+        """An engine that is behind receives the load."""
+        return wherever(s.loaded[e] != s.target).leads_to(s.loaded[e] == s.target)
+
     @toy.goal
     def published(s: State) -> Bool:
         """Every engine has load 1."""
@@ -94,6 +107,10 @@ def _ahead(toy: Protocol) -> None:
 
 def _still(toy: Protocol) -> None:
     toy.remove_action("die")
+
+
+def _idle(toy: Protocol) -> None:
+    toy.remove_assumption("sending")
 
 
 @dataclass(frozen=True)
@@ -119,6 +136,7 @@ MUTANTS = (
         "misnamed", "target_grows", ("T2", "T3"), "The same, and it names a property that it does not break.", _ahead
     ),
     Mutant("harmless", "target_grows", ("T4",), "Engines never die: nothing is wrong.", _still),
+    Mutant("idle", "everybody_catches_up", ("T5",), "Nobody sends what is named.", _idle),
 )
 SCOPES = (
     Scope("smoke", {"Engine": 2, "Load": 2}, "two engines, two loads", faults=1),

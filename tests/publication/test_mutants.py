@@ -46,18 +46,19 @@ def test_shortest_stories(name: str) -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_each_is_another_protocol(name: str) -> None:
-    """A mutant changes the first states or the steps, and no claim."""
+    """A mutant changes the first states, the steps or what is counted on, and no claim."""
     mutant = MUTANTS[name]
     wrong = mutant.build()
     assert wrong.doc == mutant.doc != ""
-    assert (wrong.initial, wrong.actions) != (publication.initial, publication.actions)
-    for table in ("properties", "recoveries", "goals", "rest"):
+    assert any(getattr(wrong, part) != getattr(publication, part) for part in ("initial", "actions", "assumptions"))
+    for table in ("properties", "recoveries", "eventualities", "goals", "rest"):
         assert getattr(wrong, table) == getattr(publication, table)
 
 
 def test_every_claim_is_broken_by_a_mutant() -> None:
-    """Each property and recovery has a wrong protocol that it must notice."""
-    assert {m.breaks for m in MUTANTS.values()} == set(publication.properties) | set(publication.recoveries)
+    """Each property, recovery and eventuality has a wrong protocol that it must notice."""
+    claims = {*publication.properties, *publication.recoveries, *publication.eventualities}
+    assert {m.breaks for m in MUTANTS.values()} == claims
 
 
 def test_every_report_is_answered() -> None:
