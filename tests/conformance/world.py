@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from reef_ref import events
 from reef_ref.control import Bounds, ControlSettings
@@ -134,6 +135,8 @@ class Wish:
 class World:
     """See the module. `lines` is everything that was told, in order."""
 
+    engine_type: ClassVar[type[WatchedEngine]] = WatchedEngine
+
     checkpoints: Checkpoints
     layout: Layout
     plan: Plan = field(default_factory=Plan)
@@ -179,7 +182,7 @@ class World:
 
         def boot() -> WatchedEngine:
             name = f"engine:{slot}:{len(self.made)}"
-            engine = WatchedEngine(
+            engine = self.engine_type(
                 slot,
                 Weights(BOOT_SEED, "boot"),
                 settings=SimulatedSettings(
