@@ -24,76 +24,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from model_check.cover import Cover, Look, Taken, View, cover, reduced
-from model_check.evaluate import Instance, Space, State
+from model_check.cover import Cover, Taken, reduced
+from model_check.evaluate import Space, State
 from model_check.explain import Verdict
 from reef_ref import events
 from reef_ref.engines.simulated.clock import VirtualTimeLoop
 from reef_ref.health import Slots
 from reef_ref.load_id import LoadId
 from reef_ref.training import Job
-from spec.lang import Scope
 from spec.publication import publication
 from spec.publication.scopes import SMOKE
-from spec.publication.state import Errand, Marker, Mode, Slot, Stage
+from spec.publication.state import Errand, Marker, Mode, Stage
 from tests.conformance.explore import judge
+from tests.conformance.kinds import CALLS_FAIL, DEAD, EMPTY, LIVE, SEEN, runs, value
 from tests.conformance.paced import PacedWorld, Turn, Way
 from tests.conformance.world import Checkpoints, Layout
-
-
-def value(member: Errand | Marker | Mode | Slot | Stage) -> int:
-    """The number of a member of an enumeration, as states have it."""
-    return list(type(member)).index(member)
-
-
-EMPTY, LIVE, DEAD = (value(slot) for slot in (Slot.EMPTY, Slot.LIVE, Slot.DEAD))
-RECORD = ("status", "parent", "parent_content", "content", "target")
-SEEN = View(
-    fields=(
-        *("colocated", "mode", "stage", "errand", "phase", "latch", "full", "rebuilt", "done", "slot"),
-        *(f"{where}_{name}" for where in ("disk", "memory") for name in RECORD),
-    ),
-    alike={"slot": {DEAD: LIVE}},
-    actors=frozenset({"coordinator", "disk"}),
-    unseen=frozenset({"admit", "start", "start_on_hit", "finish", "retract", "migrate"}),
-)
-"""What the coordinator sees. Whether a process is behind a handle it learns only when a call fails."""
-
-BY_DIFFERENCE = "every transfer is complete: a difference needs a base, which a retry does not have"
-BEFORE_TRAINING = "engines stay fenced where the barrier before training fails: health has the next life replace them"
-NOBODY = "no engine is there whose call could fail"
-FULL = "every slot is full: nothing is started that could fail"
-ASKED_ALREADY = "an engine that was asked stays asked, and its call fails, though the monitor may empty its slot"
-VERIFIED_FIRST = "after a rejection every engine is verified before any is continued, and nobody is not verified"
-CALLS_FAIL = ("barrier_fails", "transfer_fails", "continue_fails")
-
-
-def excuse(instance: Instance, before: Look, after: Look) -> str:
-    """Why the coordinator does not take a step that the protocol allows; empty if it does."""
-    name, slots = instance.action.name, before["slot"]
-    (stage,), (errand,) = before["stage"], before["errand"]
-    if (name == "begin_publish" and not after["full"][0]) or (
-        errand == value(Errand.PUBLISH) and not before["full"][0]
-    ):
-        return BY_DIFFERENCE
-    if errand == value(Errand.TRAIN) and name in ("retire", "all_retired"):
-        return BEFORE_TRAINING
-    if name == "transfer_fails" and stage == value(Stage.REBUILD):
-        return "" if EMPTY in slots else FULL
-    if name == "empty_slot" and list(Stage)[stage] in (Stage.RESUME_WEIGHTS, Stage.RESUME_KV, Stage.CONTINUE):
-        return ASKED_ALREADY
-    if name in CALLS_FAIL and set(slots) == {EMPTY}:
-        return NOBODY
-    if errand == value(Errand.REJECT) and stage == value(Stage.CONTINUE):
-        waits = {slot for slot, done in zip(slots, before["done"], strict=True) if not done}
-        if (name == "continue_generation" and DEAD in waits) or (name == "all_continued" and set(slots) == {EMPTY}):
-            return VERIFIED_FIRST
-    return ""
-
-
-def runs(scope: Scope = SMOKE) -> Cover:
-    """The runs that take every kind of step in a scope."""
-    return cover(publication, scope, SEEN, excuse)
 
 
 class Astray(AssertionError):  # noqa: N818  The name says what became of the coordinator.
@@ -289,7 +234,7 @@ class Replay:
                     self.at += 1
                     return
                 case "retire_fails" if self.here("errand") == value(Errand.TRAIN):
-                    pass  # Nobody tries: see `BEFORE_TRAINING`.
+                    pass  # Nobody tries: see `kinds.BEFORE_TRAINING`.
                 case "commit_head" | "open_gate":
                     return
                 case name if name in CALLS_FAIL and self.busy and not self.world.waiting and self.here.answered():
@@ -489,14 +434,14 @@ def play(folder: Path, space: Space, run: Sequence[Taken]) -> Played:
 
 
 @cache
-def _space(scope: Scope) -> Space:
-    """The space of the runs, made once in each process: it cannot be sent to another one."""
-    return Space(reduced(publication, scope, SEEN), scope)
+def _space() -> Space:
+    """The space of the runs at scope smoke, made once in each process: it cannot be sent to another one."""
+    return Space(reduced(publication, SMOKE, SEEN), SMOKE)
 
 
 def _play(arguments: tuple[str, list[tuple[int, State, State]]]) -> Played:
     folder, run = arguments
-    space = _space(SMOKE)
+    space = _space()
     steps = [Taken(space.instances[number], before, after, 0) for number, before, after in run]
     return play(Path(folder), space, steps)
 

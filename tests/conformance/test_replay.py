@@ -12,7 +12,8 @@ from model_check.cover import Cover
 from reef_ref.control import Control
 from reef_ref.publication import Publication
 from spec.lang import Scope
-from tests.conformance.replay import BEFORE_TRAINING, BY_DIFFERENCE, Played, lines, play, runs
+from tests.conformance.kinds import BEFORE_TRAINING, BY_DIFFERENCE, runs
+from tests.conformance.replay import Played, lines, play
 
 ALONE = Scope("alone", {"Engine": 1, "Load": 2, "Content": 2}, "one engine meets every step that is not about another")
 
