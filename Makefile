@@ -36,8 +36,9 @@ lint: .venv/.made ## ruff and mypy
 	$(LIGHT)/ruff format --check .
 	$(LIGHT)/mypy
 
-conformance: .venv/.made ## the coordinator: every fault, every pair of faults, random histories, a thousand kills, known bugs
+conformance: .venv/.made ## the coordinator: every step of the protocol, every pair of faults, random histories, kills, known bugs
 	$(LIGHT)/pytest -n 2 tests/conformance tests/coordinator tests/engines
+	$(LIGHT)/python -m tests.conformance.replay
 	$(LIGHT)/python -m tests.conformance.explore --pairs
 
 mutants: .venv/.made ## explore every wrong protocol: each must be noticed by the property that it names

@@ -19,7 +19,7 @@ from tests.conformance.world import Layout
 @pytest.mark.parametrize("scenario", SINGLES, ids=str)
 def test_no_single_fault_breaks_anything(tmp_path: Path, scenario: Scenario) -> None:
     """Every run settles and serves, or is stuck in RUNNING, which only an operator may resolve; all are explained."""
-    tally = explore(tmp_path, scenario, pairs=False)
+    tally = explore(tmp_path, scenario)
     print(tally)
     assert tally.ends["settled"] > tally.ends["RUNNING"] > 0
     assert tally.ends.total() == tally.runs == tally.faults + 1
@@ -35,7 +35,7 @@ def test_the_protocol_finds_what_no_invariant_sees(tmp_path: Path, monkeypatch: 
             await really(self, parent)
 
     monkeypatch.setattr(Publication, "_restore_parent", only_once)
-    tally = explore(tmp_path, Scenario(Layout(colocated=True), (False, True)), pairs=False)
+    tally = explore(tmp_path, Scenario(Layout(colocated=True), (False, True)))
     assert tally.traces[Verdict.INEXPLICABLE] > 0
     assert {kind.partition(":")[0] for kind in tally.kinds} == {"record_rejected"}
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from reef_ref import events
 from reef_ref.control import Bounds, ControlSettings
@@ -44,6 +45,8 @@ BOUNDS = Bounds(
 )
 HANG_S = 8.0
 """A disk that hangs is back after the bound of a write, and within that of the read that follows."""
+PATIENCE = 12
+"""How often a service looks what to do next for one job."""
 PROMPT = (11, 12, 13, 14, 15)
 INITIAL_SEED = 1000
 BOOT_SEED = 77
@@ -134,6 +137,8 @@ class Wish:
 class World:
     """See the module. `lines` is everything that was told, in order."""
 
+    engine_type: ClassVar[type[WatchedEngine]] = WatchedEngine
+
     checkpoints: Checkpoints
     layout: Layout
     plan: Plan = field(default_factory=Plan)
@@ -149,6 +154,8 @@ class World:
     coordinator: Coordinator | None = None
     monitor: HealthMonitor | None = None
     lives: int = 0
+    attempts: int = 0
+    """The most that the service needed for one job."""
 
     def __post_init__(self) -> None:
         self.slots = Slots([None] * self.layout.engines)
@@ -179,7 +186,7 @@ class World:
 
         def boot() -> WatchedEngine:
             name = f"engine:{slot}:{len(self.made)}"
-            engine = WatchedEngine(
+            engine = self.engine_type(
                 slot,
                 Weights(BOOT_SEED, "boot"),
                 settings=SimulatedSettings(
@@ -331,7 +338,8 @@ class World:
 
     async def settle(self, wish: Wish | None) -> str:
         """Drive the newest job as a patient service would, until it is settled; "settled", or what it is stuck in."""
-        for _ in range(12):
+        for attempt in range(PATIENCE):
+            self.at_rest(wish, attempt)
             coordinator = self.coordinator
             if coordinator is None:
                 await self.restart(tear_down=not self.layout.survive)
@@ -373,6 +381,10 @@ class World:
                     await self.restart(tear_down=True)
         record = self.record()
         return f"unsettled in {None if record is None else record.status}"
+
+    def at_rest(self, wish: Wish | None, attempt: int) -> None:
+        """Nothing is under way, and the service is about to look what to do next for a job."""
+        self.attempts = max(self.attempts, attempt)
 
     def ambiguous(self) -> bool:
         """Whether the disk says RUNNING and no file of the trainer proves that the job left nothing."""
