@@ -1,0 +1,230 @@
+"""Refinements: every step of a detailed protocol is a step of an abstract one, or changes nothing that it knows.
+
+A refinement gives every field of the abstract state as an expression over the detailed one. That the detailed protocol
+refines the abstract one is then an ordinary step property of it, and an ordinary property of its first states: the
+abstract guards and updates, read through these expressions, with the abstract parameters chosen freely. Any reader of
+protocols can judge it. Sorts of the same name are the same sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, get_type_hints
+
+from spec.lang.nodes import (
+    And,
+    Count,
+    Eq,
+    Exists,
+    Field,
+    Forall,
+    Ite,
+    MaybeSort,
+    Node,
+    Not,
+    Or,
+    Read,
+    Some,
+    Var,
+    Write,
+    sort_of,
+)
+from spec.lang.protocol import Action, Protocol
+from spec.lang.terms import Bool, Fields, Misuse, fresh, key_sort, lift, term_of
+
+REFINES = "every_step_is_one_of_the_ideal"
+"""The step property of a detailed protocol that refines another."""
+BEGINS = "it_begins_as_the_ideal"
+"""The property of its first states."""
+
+Image = Callable[..., object]
+
+
+class Refinement:
+    """A detailed protocol, an abstract one, and every abstract field as seen in the detailed state."""
+
+    def __init__(self, detailed: Protocol, abstract: Protocol, doc: str) -> None:
+        self.name = f"{detailed.name} refines {abstract.name}"
+        self.doc = " ".join(doc.split())
+        self.detailed = detailed
+        self.abstract = abstract
+        self.images: dict[str, Image] = {}
+
+    def field(self, fn: Image) -> Image:
+        """Declare the abstract field of this name: ``(s, *keys) -> value``, with the keys' sorts annotated."""
+        name = fn.__name__
+        known = self.abstract.fields.get(name)
+        if known is None:
+            raise Misuse(f"{self.name}: the ideal has no field {name!r}; it has {', '.join(self.abstract.fields)}")
+        hints = get_type_hints(fn)
+        keys = [key_sort(hint) for key, hint in list(hints.items())[1:] if key != "return"]
+        if tuple(keys) != known.keys:
+            wanted, found = (", ".join(sort.name for sort in sorts) or "no key" for sorts in (known.keys, keys))
+            raise Misuse(f"{self.name}: {name} is over {wanted}, not over {found}")
+        self.images[name] = fn
+        return fn
+
+    # What readers judge
+
+    def steps(self, detailed: Protocol | None = None) -> Protocol:
+        """A detailed protocol (none: the right one) with the claim that its steps are the ideal's, and no other claim.
+
+        Beside it stands, for every abstract action, the claim that it is *never* taken (`never`): its violation is a
+        run in which it is.
+        """
+        claimed = _bare(detailed or self.detailed)
+        self._claim(
+            claimed,
+            REFINES,
+            "Every step is a step of the ideal, or changes nothing that the ideal knows.",
+            self._refines,
+        )
+        for action in self.abstract.actions.values():
+
+            def never(s: Any, t: Any, action: Action = action) -> Node:
+                return Not(And((self._taken(action, s, t), Not(self._stutters(s, t)))))
+
+            self._claim(claimed, never_name(action.name), f"No step is the ideal's: {action.doc}", never)
+        return claimed
+
+    def first(self, detailed: Protocol | None = None) -> Protocol:
+        """A detailed protocol without its steps, with the claim that its first states are the ideal's."""
+        claimed = _bare(detailed or self.detailed)
+        claimed.actions = {}
+
+        def begins(s: State) -> Bool:
+            initial = self.abstract.initial
+            assert initial is not None
+            return Bool(self._some(initial, lambda names: self._first(initial, s, names)))
+
+        begins.__name__, begins.__doc__ = BEGINS, "Every first state is one of the ideal's."
+        claimed.property(begins)
+        return claimed
+
+    def _claim(self, claimed: Protocol, name: str, doc: str, node: Callable[[Any, Any], Node]) -> None:
+        def claim(s: Fields, t: Fields) -> Bool:
+            return Bool(node(s, t))
+
+        claim.__name__, claim.__doc__ = name, doc
+        claimed.step_property(claim)
+
+    # Formulas
+
+    def _refines(self, s: Any, t: Any) -> Node:
+        return Or((self._stutters(s, t), *(self._taken(action, s, t) for action in self.abstract.actions.values())))
+
+    def _stutters(self, s: Any, t: Any) -> Node:
+        return And(
+            tuple(
+                _for_all(field, lambda keys, field=field: Eq(self._image(field, t, keys), self._image(field, s, keys)))
+                for field in self.abstract.fields.values()
+            )
+        )
+
+    def _taken(self, action: Action, s: Any, t: Any) -> Node:
+        """The abstract action leads from what `s` looks like to what `t` looks like."""
+
+        def body(names: Mapping[Var, Var]) -> Node:
+            guard = (self._seen(part, s, names) for part in action.guard)
+            return And((*guard, *self._effects(action, s, t, names)))
+
+        return self._some(action, body)
+
+    def _first(self, initial: Action, s: Any, names: Mapping[Var, Var]) -> Node:
+        guard = (self._seen(part, s, names) for part in initial.guard)
+        return And((*guard, *self._effects(initial, None, s, names)))
+
+    def _effects(self, action: Action, s: Any, t: Any, names: Mapping[Var, Var]) -> Sequence[Node]:
+        def effect(field: Field, keys: tuple[Node, ...]) -> Node:
+            value = None if s is None else self._image(field, s, keys)
+            for write in action.writes:
+                if write.field == field:
+                    value = self._written(write, keys, value, s, names)
+            assert value is not None, "an initial state sets every field"
+            return Eq(self._image(field, t, keys), value)
+
+        return [
+            _for_all(field, lambda keys, field=field: effect(field, keys)) for field in self.abstract.fields.values()
+        ]
+
+    def _written(
+        self, write: Write, keys: tuple[Node, ...], before: Node | None, s: Any, names: Mapping[Var, Var]
+    ) -> Node:
+        """The value of one cell after a write that may or may not meet it."""
+        inner = dict(names)
+        for key, wanted in zip(write.keys, keys, strict=True):
+            if isinstance(key, Var) and key in write.binders:
+                assert isinstance(wanted, Var)
+                inner[key] = wanted
+        meets = tuple(
+            Eq(self._seen(key, s, inner), Some(wanted) if isinstance(sort_of(key), MaybeSort) else wanted)
+            for key, wanted in zip(write.keys, keys, strict=True)
+            if not (isinstance(key, Var) and key in write.binders)
+        )
+        value = self._seen(write.value, s, inner)
+        if not meets:
+            return value
+        assert before is not None, "an initial state sets whole fields"
+        return Ite(And(meets), value, before)
+
+    def _some(self, action: Action, body: Callable[[Mapping[Var, Var]], Node]) -> Node:
+        names = {param: fresh(param.sort, param.name) for param in action.params}
+        node = body(names)
+        for var in reversed(names.values()):
+            node = Exists(var, node)
+        return node
+
+    # Expressions
+
+    def _image(self, field: Field, s: Any, keys: Sequence[Node]) -> Node:
+        image = self.images.get(field.name)
+        if image is None:
+            raise Misuse(f"{self.name}: nothing says what {field.name} is")
+        return lift(image(s, *(term_of(key) for key in keys)), field.sort)
+
+    def _seen(self, node: Node, s: Any, names: Mapping[Var, Var]) -> Node:
+        """An abstract expression over the detailed state."""
+        match node:
+            case Var():
+                return names[node]
+            case Read(field=field, keys=keys, default=None):
+                return self._image(field, s, [self._seen(key, s, names) for key in keys])
+            case Read(field=field):
+                raise Misuse(f"{self.name}: the ideal reads {field.name} at a key that may be none")
+            case Forall(var=var, body=body) | Exists(var=var, body=body) | Count(var=var, body=body):
+                called = fresh(var.sort, var.name)
+                return type(node)(called, self._seen(body, s, {**names, var: called}))
+            case _:
+                changes: dict[str, Any] = {}
+                for part in fields(node):
+                    value = getattr(node, part.name)
+                    if isinstance(value, Node):
+                        changes[part.name] = self._seen(value, s, names)
+                    elif isinstance(value, tuple):
+                        changes[part.name] = tuple(self._seen(item, s, names) for item in value)
+                return replace(node, **changes)
+
+
+def never_name(action: str) -> str:
+    """The claim that the ideal's action is never taken."""
+    return f"never_{action}"
+
+
+def _bare(detailed: Protocol) -> Protocol:
+    """A copy without claims."""
+    claimed = detailed.variant(detailed.name, detailed.doc)
+    claimed.properties, claimed.recoveries, claimed.goals = {}, {}, {}
+    return claimed
+
+
+def _for_all(field: Field, body: Callable[[tuple[Var, ...]], Node]) -> Node:
+    """A condition on every cell of a field."""
+    keys = tuple(fresh(sort, sort.name[0].lower()) for sort in field.keys)
+    node = body(keys)
+    for key in reversed(keys):
+        node = Forall(key, node)
+    return node
+
+
+__all__ = ["BEGINS", "REFINES", "Refinement", "never_name"]
