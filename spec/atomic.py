@@ -1,7 +1,8 @@
 """The ideal: a publication changes what every engine serves, and empties every cache, in one step.
 
-There is one released load, and every engine serves it. Engines do not lag, nothing is paused, there is no record and no
-failure but that work may be lost. `spec.refinement` says that what `spec.publication` does looks like this from outside.
+There is one released load, and every engine serves it. Engines do not lag, nothing is paused, there is no record and
+no failure but that work may be lost. `spec.refinement` says that what `spec.publication` does looks like this from
+outside.
 
 What reuse means here: a prefix can be reused exactly while its entry is there, every entry was made by the weights that
 are served, and so a request that reuses one has the KV that it would have had without.
@@ -93,10 +94,13 @@ def admit(s: State, e: Engine) -> Step:
 
 
 @atomic.action(by="e", on="e")
-def start(s: State, e: Engine) -> Step:
-    """A request starts, on a reused prefix or not: the weights that are served made all of its KV."""
+def start(s: State, e: Engine, kept: Bool) -> Step:
+    """A request starts, on a reused prefix or not: the weights that are served made all of its KV.
+
+    What it adds to the cache is kept, or else what was there is forgotten with it.
+    """
     return when(s.request[e] == Request.WAITING).then(
-        request={e: Request.RUNNING}, kv={e: each(Content, lambda c: s.served == c)}, cached={e: s.sharing}
+        request={e: Request.RUNNING}, kv={e: each(Content, lambda c: s.served == c)}, cached={e: s.sharing & kept}
     )
 
 
@@ -109,10 +113,10 @@ def go_on(s: State, e: Engine) -> Step:
 
 
 @atomic.action(by="e", on="e")
-def answer(s: State, e: Engine) -> Step:
-    """A request is answered, and its KV can be reused."""
+def answer(s: State, e: Engine, kept: Bool) -> Step:
+    """A request is answered, and its KV can be reused, if it is kept."""
     return when(s.request[e] == Request.RUNNING).then(
-        request={e: Request.NONE}, kv={e: each(Content, lambda c: False)}, cached={e: s.sharing}
+        request={e: Request.NONE}, kv={e: each(Content, lambda c: False)}, cached={e: s.sharing & kept}
     )
 
 
@@ -127,7 +131,7 @@ def hand_over(s: State, e: Engine, f: Engine) -> Step:
 
 @atomic.action(by="e", on="e")
 def forget(s: State, e: Engine) -> Step:
-    """An engine forgets its cache, and may send its request back to the queue."""
+    """An engine forgets its cache."""
     return when().then(cached={e: False})
 
 
@@ -141,7 +145,7 @@ def send_back(s: State, e: Engine) -> Step:
 
 @atomic.action(by="e", on="e")
 def lose(s: State, e: Engine) -> Step:
-    """An engine is lost, or finishes what it can no longer share: its request is answered, its cache is gone."""
+    """An engine is lost, and its cache: its request is answered with an error."""
     return when().then(request={e: Request.NONE}, kv={e: each(Content, lambda c: False)}, cached={e: False})
 
 

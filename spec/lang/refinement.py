@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, get_type_hints
 
 from spec.lang.nodes import (
@@ -81,11 +82,8 @@ class Refinement:
             self._refines,
         )
         for action in self.abstract.actions.values():
-
-            def never(s: Any, t: Any, action: Action = action) -> Node:
-                return Not(And((self._taken(action, s, t), Not(self._stutters(s, t)))))
-
-            self._claim(claimed, never_name(action.name), f"No step is the ideal's: {action.doc}", never)
+            doc = f"No step is this one of the ideal: {action.doc}"
+            self._claim(claimed, never_name(action.name), doc, partial(self._never, action))
         return claimed
 
     def first(self, detailed: Protocol | None = None) -> Protocol:
@@ -93,7 +91,7 @@ class Refinement:
         claimed = _bare(detailed or self.detailed)
         claimed.actions = {}
 
-        def begins(s: State) -> Bool:
+        def begins(s: Fields) -> Bool:
             initial = self.abstract.initial
             assert initial is not None
             return Bool(self._some(initial, lambda names: self._first(initial, s, names)))
@@ -101,6 +99,12 @@ class Refinement:
         begins.__name__, begins.__doc__ = BEGINS, "Every first state is one of the ideal's."
         claimed.property(begins)
         return claimed
+
+    def seen(self, name: str) -> tuple[tuple[Var, ...], Node]:
+        """An abstract field over the detailed state, and the variables in it that stand for its keys."""
+        field = self.abstract.fields[name]
+        keys = _keys(field)
+        return keys, self._image(field, self.detailed.symbols(after=False), keys)
 
     def _claim(self, claimed: Protocol, name: str, doc: str, node: Callable[[Any, Any], Node]) -> None:
         def claim(s: Fields, t: Fields) -> Bool:
@@ -114,13 +118,14 @@ class Refinement:
     def _refines(self, s: Any, t: Any) -> Node:
         return Or((self._stutters(s, t), *(self._taken(action, s, t) for action in self.abstract.actions.values())))
 
+    def _never(self, action: Action, s: Any, t: Any) -> Node:
+        return Not(And((self._taken(action, s, t), Not(self._stutters(s, t)))))
+
     def _stutters(self, s: Any, t: Any) -> Node:
-        return And(
-            tuple(
-                _for_all(field, lambda keys, field=field: Eq(self._image(field, t, keys), self._image(field, s, keys)))
-                for field in self.abstract.fields.values()
-            )
-        )
+        def same(field: Field, keys: tuple[Var, ...]) -> Node:
+            return Eq(self._image(field, t, keys), self._image(field, s, keys))
+
+        return And(tuple(_for_all(field, same) for field in self.abstract.fields.values()))
 
     def _taken(self, action: Action, s: Any, t: Any) -> Node:
         """The abstract action leads from what `s` looks like to what `t` looks like."""
@@ -136,7 +141,7 @@ class Refinement:
         return And((*guard, *self._effects(initial, None, s, names)))
 
     def _effects(self, action: Action, s: Any, t: Any, names: Mapping[Var, Var]) -> Sequence[Node]:
-        def effect(field: Field, keys: tuple[Node, ...]) -> Node:
+        def effect(field: Field, keys: tuple[Var, ...]) -> Node:
             value = None if s is None else self._image(field, s, keys)
             for write in action.writes:
                 if write.field == field:
@@ -144,22 +149,17 @@ class Refinement:
             assert value is not None, "an initial state sets every field"
             return Eq(self._image(field, t, keys), value)
 
-        return [
-            _for_all(field, lambda keys, field=field: effect(field, keys)) for field in self.abstract.fields.values()
-        ]
+        return [_for_all(field, effect) for field in self.abstract.fields.values()]
 
     def _written(
-        self, write: Write, keys: tuple[Node, ...], before: Node | None, s: Any, names: Mapping[Var, Var]
+        self, write: Write, keys: tuple[Var, ...], before: Node | None, s: Any, names: Mapping[Var, Var]
     ) -> Node:
         """The value of one cell after a write that may or may not meet it."""
-        inner = dict(names)
-        for key, wanted in zip(write.keys, keys, strict=True):
-            if isinstance(key, Var) and key in write.binders:
-                assert isinstance(wanted, Var)
-                inner[key] = wanted
+        pairs = list(zip(write.keys, keys, strict=True))
+        inner = {**names, **{key: wanted for key, wanted in pairs if isinstance(key, Var) and key in write.binders}}
         meets = tuple(
             Eq(self._seen(key, s, inner), Some(wanted) if isinstance(sort_of(key), MaybeSort) else wanted)
-            for key, wanted in zip(write.keys, keys, strict=True)
+            for key, wanted in pairs
             if not (isinstance(key, Var) and key in write.binders)
         )
         value = self._seen(write.value, s, inner)
@@ -218,10 +218,14 @@ def _bare(detailed: Protocol) -> Protocol:
     return claimed
 
 
-def _for_all(field: Field, body: Callable[[tuple[Var, ...]], Node]) -> Node:
+def _keys(field: Field) -> tuple[Var, ...]:
+    return tuple(fresh(sort, sort.name[0].lower()) for sort in field.keys)
+
+
+def _for_all(field: Field, body: Callable[[Field, tuple[Var, ...]], Node]) -> Node:
     """A condition on every cell of a field."""
-    keys = tuple(fresh(sort, sort.name[0].lower()) for sort in field.keys)
-    node = body(keys)
+    keys = _keys(field)
+    node = body(field, keys)
     for key in reversed(keys):
         node = Forall(key, node)
     return node
