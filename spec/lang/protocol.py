@@ -247,7 +247,7 @@ class Protocol:
         name, doc = fn.__name__, _doc(fn, self.name, "assumption")
         with _named(f"{self.name}: assumption {name}"):
             params = _parameters(fn, states=1)
-            fair = fn(self._symbols(after=False), *(term_of(p) for p in params))
+            fair = fn(self.symbols(after=False), *(term_of(p) for p in params))
             if not (isinstance(fair, Fair) and fair.actions):
                 raise Misuse("must answer weakly_fair(...) or strongly_fair(...) of some actions")
             where = _condition(fair.where, params)
@@ -274,7 +274,7 @@ class Protocol:
         name, doc = fn.__name__, _doc(fn, self.name, "eventuality")
         with _named(f"{self.name}: eventuality {name}"):
             params = _parameters(fn, states=1)
-            claim = fn(self._symbols(after=False), *(term_of(p) for p in params))
+            claim = fn(self.symbols(after=False), *(term_of(p) for p in params))
             if not isinstance(claim, LeadsTo):
                 raise Misuse("must answer wherever(...).leads_to(...)")
             source, target = _condition(claim.source, params), _condition(claim.target, params)

@@ -43,13 +43,19 @@ Image = Callable[..., object]
 
 
 class Refinement:
-    """A detailed protocol, an abstract one, and every abstract field as seen in the detailed state."""
+    """A detailed protocol, an abstract one, and every abstract field as seen in the detailed state.
 
-    def __init__(self, detailed: Protocol, abstract: Protocol, doc: str) -> None:
+    `where` says in which detailed states it is meant; none: in all.
+    """
+
+    def __init__(
+        self, detailed: Protocol, abstract: Protocol, doc: str, where: Callable[[Any], Bool] | None = None
+    ) -> None:
         self.name = f"{detailed.name} refines {abstract.name}"
         self.doc = " ".join(doc.split())
         self.detailed = detailed
         self.abstract = abstract
+        self.where = where
         self.images: dict[str, Image] = {}
 
     def field(self, fn: Image) -> Image:
@@ -94,7 +100,7 @@ class Refinement:
         def begins(s: Fields) -> Bool:
             initial = self.abstract.initial
             assert initial is not None
-            return Bool(self._some(initial, lambda names: self._first(initial, s, names)))
+            return Bool(self._meant(s, self._some(initial, lambda names: self._first(initial, s, names))))
 
         begins.__name__, begins.__doc__ = BEGINS, "Every first state is one of the ideal's."
         claimed.property(begins)
@@ -115,11 +121,15 @@ class Refinement:
 
     # Formulas
 
+    def _meant(self, s: Any, claim: Node) -> Node:
+        return claim if self.where is None else Or((Not(self.where(s).node), claim))
+
     def _refines(self, s: Any, t: Any) -> Node:
-        return Or((self._stutters(s, t), *(self._taken(action, s, t) for action in self.abstract.actions.values())))
+        taken = (self._taken(action, s, t) for action in self.abstract.actions.values())
+        return self._meant(s, Or((self._stutters(s, t), *taken)))
 
     def _never(self, action: Action, s: Any, t: Any) -> Node:
-        return Not(And((self._taken(action, s, t), Not(self._stutters(s, t)))))
+        return self._meant(s, Not(And((self._taken(action, s, t), Not(self._stutters(s, t))))))
 
     def _stutters(self, s: Any, t: Any) -> Node:
         def same(field: Field, keys: tuple[Var, ...]) -> Node:
@@ -215,6 +225,7 @@ def _bare(detailed: Protocol) -> Protocol:
     """A copy without claims."""
     claimed = detailed.variant(detailed.name, detailed.doc)
     claimed.properties, claimed.recoveries, claimed.goals = {}, {}, {}
+    claimed.assumptions, claimed.eventualities = {}, {}
     return claimed
 
 
