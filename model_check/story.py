@@ -168,20 +168,24 @@ def _steps(counterexample: Counterexample) -> Iterator[Told]:
     for number, ((_, before), (instance, after)) in enumerate(itertools.pairwise(run), 1):
         assert instance is not None, "only the first state has no action before it"
         action = instance.action
-        arguments = tuple(
-            Argument(p.name, space.value_name(p.sort, v), isinstance(p.sort, IndexSort))
-            for p, v in zip(action.params, instance.args, strict=True)
-        )
         yield Told(
             number=number,
             by=_lane(space, instance, action.by),
             on=_lane(space, instance, action.on),
             action=action.name,
-            arguments=arguments,
+            arguments=arguments(space, instance),
             words=first_sentence(action.doc),
             fault=action.kind == "fault",
             changes=tuple(changes(space, before, after)),
         )
+
+
+def arguments(space: Space, instance: Instance) -> tuple[Argument, ...]:
+    """What the parameters of an action stand for."""
+    return tuple(
+        Argument(p.name, space.value_name(p.sort, v), isinstance(p.sort, IndexSort))
+        for p, v in zip(instance.action.params, instance.args, strict=True)
+    )
 
 
 def changes(space: Space, before: State, after: State) -> Iterator[Change]:
@@ -386,6 +390,7 @@ __all__ = [
     "Line",
     "Story",
     "Told",
+    "arguments",
     "as_text",
     "bounds",
     "called",

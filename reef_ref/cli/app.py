@@ -197,6 +197,38 @@ def mutants(
 
 
 @app.command()
+def refine(
+    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="A protocol that has an ideal.")] = "publication",
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Every protocol that has an ideal.")] = False,
+    scope: ScopeName = "smoke",
+    mutant: MutantName = None,
+    workers: Workers = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(min=0, help="Give up on an exploration after so long: undetermined.")
+    ] = None,
+    report_format: Annotated[Brief, typer.Option("--format", help="Of the report.")] = Brief.TEXT,
+    output: Output = None,
+) -> int:
+    """Hold a protocol to its ideal.
+
+    Seen from outside, every step must be a step of the ideal or change nothing, and each of the ideal's must happen.
+    """
+    from reef_ref.cli.refine import run_refine
+
+    return run_refine(
+        protocol,
+        scope,
+        everything=everything,
+        mutant=mutant,
+        workers=workers,
+        max_seconds=max_seconds,
+        report_format=report_format.value,
+        output=output,
+    )
+
+
+@app.command()
 def simulate(
     protocol: ProtocolName = "publication",
     *,

@@ -51,7 +51,7 @@ def _in_spec(name: str) -> Entry:
     return Entry(f"{package}:{name}", f"{package}.scopes:SCOPES", f"{package}.mutants:MUTANTS")
 
 
-PROTOCOLS = {name: _in_spec(name) for name in ("publication", "serving")}
+PROTOCOLS = {name: _in_spec(name) for name in ("publication", "serving", "adapters")}
 
 
 @dataclass(frozen=True)

@@ -928,12 +928,14 @@ def probe_kills_recovery(p: Protocol) -> None:
         return when(s.errand == Errand.RECOVER).then(**forget())
 
 
+ABOUT_ADAPTERS = "is about adapters, and this protocol moves whole weights: `spec.adapters.mutants`"
+
 NOT_HERE = MappingProxyType(
     {
         "happens to requests and tokens inside one engine; seen from outside, a request waits, runs or is answered": (
             *("M21", "M28", "H11", "C26", "C95", "C105", "C106"),
         ),
-        "is about adapters, and this protocol moves whole weights": (
+        ABOUT_ADAPTERS: (
             *("M29", "M30", "H3", "H20", "H23", "C52", "C67", "C68", "C69", "C70", "C71"),
             *("C73", "C74", "C75", "C76", "C86", "C90"),
         ),

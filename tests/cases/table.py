@@ -309,7 +309,6 @@ ROWS = (
         "ab",
         "A sync of adapters alone skips the reset",
         Judged("sharing-needs-retract", in_place({"enable_lora": True} | SHARE)),
-        Open("adapter protocol"),
     ),
     Row("C53", "OpenRLHF#703", "b", "A prefix cache is added before anything resets it"),
     Row(
@@ -392,7 +391,6 @@ ROWS = (
         "abc",
         "Two adapters of one name share entries",
         Judged("sharing-needs-adapter-keys", retract({"enable_lora": True} | SHARE), scoped=False),
-        Open("adapter protocol"),
     ),
     Row(
         "C68",
@@ -400,7 +398,6 @@ ROWS = (
         "bc",
         "A tower's adapter is reloaded and old embeddings are used",
         Judged("no-cache-beyond-flush", retract({"enable_lora": True, "enable_mm_global_cache": True})),
-        Open("adapter protocol"),
     ),
     Row(
         "C69",
@@ -430,7 +427,6 @@ ROWS = (
         "sglang#30913 (review)",
         "bc",
         "A failed replacement leaves an adapter half written",
-        Open("adapter protocol"),
     ),
     Row(
         "C73",
@@ -448,8 +444,8 @@ ROWS = (
         Code("an_adapter_is_unloaded_under_a_pause"),
         Code("an_adapter_is_activated_behind_the_latch"),
     ),
-    Row("C75", "sglang#36384", "bc", "A slot serves its predecessor's weights", Open("adapter protocol")),
-    Row("C76", "SkyRL#1657", "bc", "A pause for one adapter must cover all users of its KV", Open("adapter protocol")),
+    Row("C75", "sglang#36384", "bc", "A slot serves its predecessor's weights"),
+    Row("C76", "SkyRL#1657", "bc", "A pause for one adapter must cover all users of its KV"),
     Row("C77", "vllm#57854", "bc", "Weights are written while their memory is released"),
     Row("C78", "vllm#29341 / trl#4571", "bc", "Memory comes back without its weights"),
     Row("C79", "sglang#24123", "bc", "A release when busy, or a resume without a release, kills"),
@@ -471,7 +467,6 @@ ROWS = (
         "A wedged engine looks like a full one",
         Code("a_failed_eviction_is_ignored"),
         Code("a_new_engine_lacks_the_adapters"),
-        Open("adapter protocol"),
     ),
     Row("C88", "reef#62", "b", "A health check hides the retry"),
     Row("C89", "reef#206", "bc", "A failed barrier leaves the marker at CHECKPOINT"),

@@ -1,0 +1,245 @@
+"""Refinements: every step of a detailed protocol is a step of an abstract one, or changes nothing that it knows.
+
+A refinement gives every field of the abstract state as an expression over the detailed one. That the detailed protocol
+refines the abstract one is then an ordinary step property of it, and an ordinary property of its first states: the
+abstract guards and updates, read through these expressions, with the abstract parameters chosen freely. Any reader of
+protocols can judge it. Sorts of the same name are the same sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, get_type_hints
+
+from spec.lang.nodes import (
+    And,
+    Count,
+    Eq,
+    Exists,
+    Field,
+    Forall,
+    Ite,
+    MaybeSort,
+    Node,
+    Not,
+    Or,
+    Read,
+    Some,
+    Var,
+    Write,
+    sort_of,
+)
+from spec.lang.protocol import Action, Protocol
+from spec.lang.terms import Bool, Fields, Misuse, fresh, key_sort, lift, term_of
+
+REFINES = "every_step_is_one_of_the_ideal"
+"""The step property of a detailed protocol that refines another."""
+BEGINS = "it_begins_as_the_ideal"
+"""The property of its first states."""
+
+Image = Callable[..., object]
+
+
+class Refinement:
+    """A detailed protocol, an abstract one, and every abstract field as seen in the detailed state.
+
+    `where` says in which detailed states it is meant; none: in all.
+    """
+
+    def __init__(
+        self, detailed: Protocol, abstract: Protocol, doc: str, where: Callable[[Any], Bool] | None = None
+    ) -> None:
+        self.name = f"{detailed.name} refines {abstract.name}"
+        self.doc = " ".join(doc.split())
+        self.detailed = detailed
+        self.abstract = abstract
+        self.where = where
+        self.images: dict[str, Image] = {}
+
+    def field(self, fn: Image) -> Image:
+        """Declare the abstract field of this name: ``(s, *keys) -> value``, with the keys' sorts annotated."""
+        name = fn.__name__
+        known = self.abstract.fields.get(name)
+        if known is None:
+            raise Misuse(f"{self.name}: the ideal has no field {name!r}; it has {', '.join(self.abstract.fields)}")
+        hints = get_type_hints(fn)
+        keys = [key_sort(hint) for key, hint in list(hints.items())[1:] if key != "return"]
+        if tuple(keys) != known.keys:
+            wanted, found = (", ".join(sort.name for sort in sorts) or "no key" for sorts in (known.keys, keys))
+            raise Misuse(f"{self.name}: {name} is over {wanted}, not over {found}")
+        self.images[name] = fn
+        return fn
+
+    # What readers judge
+
+    def steps(self, detailed: Protocol | None = None) -> Protocol:
+        """A detailed protocol (none: the right one) with the claim that its steps are the ideal's, and no other claim.
+
+        Beside it stands, for every abstract action, the claim that it is *never* taken (`never`): its violation is a
+        run in which it is.
+        """
+        claimed = _bare(detailed or self.detailed)
+        self._claim(
+            claimed,
+            REFINES,
+            "Every step is a step of the ideal, or changes nothing that the ideal knows.",
+            self._refines,
+        )
+        for action in self.abstract.actions.values():
+            doc = f"No step is this one of the ideal: {action.doc}"
+            self._claim(claimed, never_name(action.name), doc, partial(self._never, action))
+        return claimed
+
+    def first(self, detailed: Protocol | None = None) -> Protocol:
+        """A detailed protocol without its steps, with the claim that its first states are the ideal's."""
+        claimed = _bare(detailed or self.detailed)
+        claimed.actions = {}
+
+        def begins(s: Fields) -> Bool:
+            initial = self.abstract.initial
+            assert initial is not None
+            return Bool(self._meant(s, self._some(initial, lambda names: self._first(initial, s, names))))
+
+        begins.__name__, begins.__doc__ = BEGINS, "Every first state is one of the ideal's."
+        claimed.property(begins)
+        return claimed
+
+    def seen(self, name: str) -> tuple[tuple[Var, ...], Node]:
+        """An abstract field over the detailed state, and the variables in it that stand for its keys."""
+        field = self.abstract.fields[name]
+        keys = _keys(field)
+        return keys, self._image(field, self.detailed.symbols(after=False), keys)
+
+    def _claim(self, claimed: Protocol, name: str, doc: str, node: Callable[[Any, Any], Node]) -> None:
+        def claim(s: Fields, t: Fields) -> Bool:
+            return Bool(node(s, t))
+
+        claim.__name__, claim.__doc__ = name, doc
+        claimed.step_property(claim)
+
+    # Formulas
+
+    def _meant(self, s: Any, claim: Node) -> Node:
+        return claim if self.where is None else Or((Not(self.where(s).node), claim))
+
+    def _refines(self, s: Any, t: Any) -> Node:
+        taken = (self._taken(action, s, t) for action in self.abstract.actions.values())
+        return self._meant(s, Or((self._stutters(s, t), *taken)))
+
+    def _never(self, action: Action, s: Any, t: Any) -> Node:
+        return self._meant(s, Not(And((self._taken(action, s, t), Not(self._stutters(s, t))))))
+
+    def _stutters(self, s: Any, t: Any) -> Node:
+        def same(field: Field, keys: tuple[Var, ...]) -> Node:
+            return Eq(self._image(field, t, keys), self._image(field, s, keys))
+
+        return And(tuple(_for_all(field, same) for field in self.abstract.fields.values()))
+
+    def _taken(self, action: Action, s: Any, t: Any) -> Node:
+        """The abstract action leads from what `s` looks like to what `t` looks like."""
+
+        def body(names: Mapping[Var, Var]) -> Node:
+            guard = (self._seen(part, s, names) for part in action.guard)
+            return And((*guard, *self._effects(action, s, t, names)))
+
+        return self._some(action, body)
+
+    def _first(self, initial: Action, s: Any, names: Mapping[Var, Var]) -> Node:
+        guard = (self._seen(part, s, names) for part in initial.guard)
+        return And((*guard, *self._effects(initial, None, s, names)))
+
+    def _effects(self, action: Action, s: Any, t: Any, names: Mapping[Var, Var]) -> Sequence[Node]:
+        def effect(field: Field, keys: tuple[Var, ...]) -> Node:
+            value = None if s is None else self._image(field, s, keys)
+            for write in action.writes:
+                if write.field == field:
+                    value = self._written(write, keys, value, s, names)
+            assert value is not None, "an initial state sets every field"
+            return Eq(self._image(field, t, keys), value)
+
+        return [_for_all(field, effect) for field in self.abstract.fields.values()]
+
+    def _written(
+        self, write: Write, keys: tuple[Var, ...], before: Node | None, s: Any, names: Mapping[Var, Var]
+    ) -> Node:
+        """The value of one cell after a write that may or may not meet it."""
+        pairs = list(zip(write.keys, keys, strict=True))
+        inner = {**names, **{key: wanted for key, wanted in pairs if isinstance(key, Var) and key in write.binders}}
+        meets = tuple(
+            Eq(self._seen(key, s, inner), Some(wanted) if isinstance(sort_of(key), MaybeSort) else wanted)
+            for key, wanted in pairs
+            if not (isinstance(key, Var) and key in write.binders)
+        )
+        value = self._seen(write.value, s, inner)
+        if not meets:
+            return value
+        assert before is not None, "an initial state sets whole fields"
+        return Ite(And(meets), value, before)
+
+    def _some(self, action: Action, body: Callable[[Mapping[Var, Var]], Node]) -> Node:
+        names = {param: fresh(param.sort, param.name) for param in action.params}
+        node = body(names)
+        for var in reversed(names.values()):
+            node = Exists(var, node)
+        return node
+
+    # Expressions
+
+    def _image(self, field: Field, s: Any, keys: Sequence[Node]) -> Node:
+        image = self.images.get(field.name)
+        if image is None:
+            raise Misuse(f"{self.name}: nothing says what {field.name} is")
+        return lift(image(s, *(term_of(key) for key in keys)), field.sort)
+
+    def _seen(self, node: Node, s: Any, names: Mapping[Var, Var]) -> Node:
+        """An abstract expression over the detailed state."""
+        match node:
+            case Var():
+                return names[node]
+            case Read(field=field, keys=keys, default=None):
+                return self._image(field, s, [self._seen(key, s, names) for key in keys])
+            case Read(field=field):
+                raise Misuse(f"{self.name}: the ideal reads {field.name} at a key that may be none")
+            case Forall(var=var, body=body) | Exists(var=var, body=body) | Count(var=var, body=body):
+                called = fresh(var.sort, var.name)
+                return type(node)(called, self._seen(body, s, {**names, var: called}))
+            case _:
+                changes: dict[str, Any] = {}
+                for part in fields(node):
+                    value = getattr(node, part.name)
+                    if isinstance(value, Node):
+                        changes[part.name] = self._seen(value, s, names)
+                    elif isinstance(value, tuple):
+                        changes[part.name] = tuple(self._seen(item, s, names) for item in value)
+                return replace(node, **changes)
+
+
+def never_name(action: str) -> str:
+    """The claim that the ideal's action is never taken."""
+    return f"never_{action}"
+
+
+def _bare(detailed: Protocol) -> Protocol:
+    """A copy without claims."""
+    claimed = detailed.variant(detailed.name, detailed.doc)
+    claimed.properties, claimed.recoveries, claimed.goals = {}, {}, {}
+    claimed.assumptions, claimed.eventualities = {}, {}
+    return claimed
+
+
+def _keys(field: Field) -> tuple[Var, ...]:
+    return tuple(fresh(sort, sort.name[0].lower()) for sort in field.keys)
+
+
+def _for_all(field: Field, body: Callable[[Field, tuple[Var, ...]], Node]) -> Node:
+    """A condition on every cell of a field."""
+    keys = _keys(field)
+    node = body(field, keys)
+    for key in reversed(keys):
+        node = Forall(key, node)
+    return node
+
+
+__all__ = ["BEGINS", "REFINES", "Refinement", "never_name"]
