@@ -152,7 +152,7 @@ class Boxes:
         self.most = most
         self.blocks: list[list[int]] = [[]]
         self.place: dict[int, tuple[int, int]] = {}
-        owners: dict[tuple[str, int], int] = {}
+        self._owners: dict[tuple[str, int], int] = {}
         for name, shape in space.shapes.items():
             if name not in fields:
                 continue
@@ -161,13 +161,14 @@ class Boxes:
             for number, values in enumerate(itertools.product(*map(range, shape))):
                 block = 0
                 if owner is not None:
-                    block = owners.setdefault((keys[owner].name, values[owner]), len(self.blocks))
+                    block = self._owners.setdefault((keys[owner].name, values[owner]), len(self.blocks))
                     if block == len(self.blocks):
                         self.blocks.append([])
                 cell = space.offsets[name] + number
                 self.place[cell] = (block, len(self.blocks[block]))
                 self.blocks[block].append(cell)
         self.fields = frozenset(fields)
+        self._alike = alike(space)
         self.forget()
 
     def forget(self) -> None:
@@ -350,6 +351,22 @@ class Boxes:
                     cells.update(self._read(owner, env), self._read(write.value, env))
         return tuple(sorted({self.place[cell][0] for cell in cells if cell in self.place}))
 
+    def family(self, instance: Instance) -> tuple[tuple[object, ...], tuple[int, ...]]:
+        """What instances have in common that do the same to the same sets of values, and the blocks that this touches.
+
+        Such instances differ only in elements that the protocol cannot tell apart, and touch no blocks but those of
+        these, and of what belongs to no element: exchanging elements exchanges their blocks.
+        """
+        touched = self.touched(instance)
+        names = [var.sort.name for var in instance.action.params]
+        own = [self._owners.get((name, value), 0) for name, value in zip(names, instance.args, strict=True)]
+        own = [block if name in self._alike else 0 for name, block in zip(names, own, strict=True)]
+        if not {0, *own} >= set(touched):
+            return (instance.action.name, instance.args), touched
+        pattern = (own.index(block) if block else value for block, value in zip(own, instance.args, strict=True))
+        order = tuple(block for block in dict.fromkeys((0, *own)) if block in touched)
+        return (instance.action.name, *pattern), order
+
     def select(self, condition: Condition, box: Box) -> tuple[Box, ...]:
         """The states of a box where a condition holds."""
         blocks = condition.blocks
@@ -476,6 +493,15 @@ class Boxes:
         return self.space.cell(owner, moved), value_names(owner, maps)
 
 
+def alike(space: Space) -> frozenset[str]:
+    """The index sorts whose elements have each a block and nothing refers to: no value, no further key, no name."""
+    fields = space.protocol.fields.values()
+    values = {getattr(f.sort, "of", f.sort).name for f in fields}
+    further = {key.name for f in fields for key in [k for k in f.keys if isinstance(k, IndexSort)][1:]}
+    sorts = {s.name for s in space.protocol.sorts if isinstance(s, IndexSort)}
+    return frozenset(sorts - values - further - space.protocol.asymmetric)
+
+
 def put_in(box: Box, blocks: Iterable[int], numbers: Iterable[int]) -> Box:
     """A box with other sets of values in some blocks."""
     part = list(box)
@@ -504,4 +530,4 @@ def _grow(find: Find, path: Path) -> _Ask | _Answer:
         return _Ask(asked.cell)
 
 
-__all__ = ["UNKNOWN", "Box", "Boxes", "Condition", "TooMany", "Writes", "cone", "put_in"]
+__all__ = ["UNKNOWN", "Box", "Boxes", "Condition", "TooMany", "Writes", "alike", "cone", "put_in"]

@@ -185,7 +185,9 @@ class Explainer:
             (i.action.name, i.args): tuple(c for part in i.action.guard for c in self.boxes.conditions(part, i.env))
             for i in space.instances
         }
-        self._touched = {(i.action.name, i.args): self.boxes.touched(i) for i in space.instances}
+        families = {(i.action.name, i.args): self.boxes.family(i) for i in space.instances}
+        self._family = {key: family for key, (family, _) in families.items()}
+        self._touched = {key: touched for key, (_, touched) in families.items()}
         self._claims = (1 << len(claims)) - 1
         self._owed = {key: 1 << len(claims) + n for n, key in enumerate(self._guards)}
         self._invariants = self._claimed(claims, stepwise=False)
@@ -419,9 +421,9 @@ class Explainer:
         return [part for part in joined if not self.boxes.covers(box, part)]
 
     def _effect(self, instance: Instance, box: Box) -> _Effect:
-        """Found once for each combination of what the blocks have that the step touches."""
+        """Found once for each combination of what the blocks have that a step of its family touches."""
         blocks = self._touched[instance.action.name, instance.args]
-        key = (instance.action.name, instance.args, *[box[block] for block in blocks])
+        key = (self._family[instance.action.name, instance.args], *[box[block] for block in blocks])
         found = self._tables.steps.get(key)
         if found is None:
             was_cut, self._cut = self._cut, False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from model_check.evaluate import Instance, Refused, Space, State
 from model_check.explain import Explainer, Held, Observation, Seen, Verdict
-from spec.lang import Bool, Fields, Index, Map, Natural, Protocol, Scope, Step, each, field, forall, when
+from spec.lang import Bool, Fields, Index, Map, Natural, Protocol, Relation, Scope, Step, each, field, forall, when
 from spec.lang.protocol import Property
 from tests.agreement.drawn import SCOPES, protocols
 
@@ -24,9 +24,9 @@ Marked = tuple[State, frozenset[str]]
 class Reference:
     """The possible states by `evaluate` alone, each with what was violated on the way."""
 
-    def __init__(self, space: Space, hidden: frozenset[str]) -> None:
+    def __init__(self, space: Space, hidden: frozenset[str], judged: Iterable[str]) -> None:
         self.space, self.hidden = space, hidden
-        claims = space.protocol.properties.values()
+        claims = [space.protocol.properties[name] for name in judged]
         self.single: list[Property] = [p for p in claims if not p.stepwise]
         self.across: list[Property] = [p for p in claims if p.stepwise]
         self.cut = False
@@ -75,21 +75,28 @@ def states(explainer: Explainer) -> set[Marked]:
 
 
 @settings(
-    max_examples=120,
+    max_examples=240,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.generate,),
 )
-@given(protocols(), SCOPES, st.randoms(use_true_random=False), st.sets(st.sampled_from(["step0", "step1", "step2"])))
+@given(
+    protocols(),
+    SCOPES,
+    st.randoms(use_true_random=False),
+    st.sets(st.sampled_from(["step0", "step1", "step2"])),
+    st.booleans(),
+)
 def test_the_possible_states_are_those_of_the_definition(
-    protocol: Protocol, scope: Scope, chance: random.Random, hidden: set[str]
+    protocol: Protocol, scope: Scope, chance: random.Random, hidden: set[str], judging: bool
 ) -> None:
-    """On random protocols, after every observation, with what was violated on the way."""
+    """On random protocols, after every observation, with what was violated on the way if that is judged."""
     space = Space(protocol, scope)
     assume(space.initial_states())
-    explainer = Explainer(space, hidden=hidden, judged=space.protocol.properties, fields=space.protocol.fields)
-    reference = Reference(space, frozenset(hidden))
+    judged = tuple(space.protocol.properties) if judging else ()
+    explainer = Explainer(space, hidden=hidden, judged=judged, fields=space.protocol.fields)
+    reference = Reference(space, frozenset(hidden), judged)
     assert states(explainer) == reference.possible
     for _ in range(6):
         if not 0 < len(reference.possible) <= MOST:
@@ -106,6 +113,81 @@ def test_the_possible_states_are_those_of_the_definition(
 
 class Engine(Index):
     """An engine."""
+
+
+class Turns(Fields):
+    """Elements of which one is a value."""
+
+    turn: Engine = field("who may work")
+    done: Map[Engine, Bool] = field("has worked")
+
+
+class Meetings(Fields):
+    """Elements that are second keys, too."""
+
+    knows: Relation[Engine, Engine] = field("has met")
+
+
+class Row(Fields):
+    """Elements that can be told apart by name only."""
+
+    done: Map[Engine, Bool] = field("has worked")
+
+
+def turns() -> Protocol:
+    protocol = Protocol("turns", Turns, "whoever has the turn works")
+
+    @protocol.initially
+    def start(first: Engine) -> Step:
+        """One has the turn."""
+        return when().then(turn=first, done=each(Engine, lambda e: False))
+
+    @protocol.action(by="e", on="e")
+    def work(s: Turns, e: Engine) -> Step:
+        """Whoever has the turn works."""
+        return when(s.turn == e).then(done={e: True})
+
+    return protocol
+
+
+def meetings() -> Protocol:
+    protocol = Protocol("meetings", Meetings, "each meets itself")
+
+    @protocol.initially
+    def start() -> Step:
+        """Nobody knows anybody."""
+        return when().then(knows=each(Engine, Engine, lambda e, f: False))
+
+    @protocol.action(by="e", on="e")
+    def meet(s: Meetings, e: Engine) -> Step:
+        """An element gets to know itself."""
+        return when().then(knows={(e, e): True})
+
+    return protocol
+
+
+def row() -> Protocol:
+    protocol = Protocol("row", Row, "the first one works")
+
+    @protocol.initially
+    def start() -> Step:
+        """Nothing is done."""
+        return when().then(done=each(Engine, lambda e: False))
+
+    @protocol.action(by="e", on="e")
+    def work(s: Row, e: Engine) -> Step:
+        """Only the first works."""
+        return when(e == Engine.number(0)).then(done={e: True})
+
+    return protocol
+
+
+@pytest.mark.parametrize("make", [turns, meetings, row])
+def test_elements_that_can_be_told_apart_are_not_taken_for_one_another(make: Callable[[], Protocol]) -> None:
+    space = Space(make(), Scope("three", {"Engine": 3}, "small"))
+    hidden = frozenset(space.protocol.actions)
+    explainer = Explainer(space, hidden=hidden, fields=space.protocol.fields)
+    assert states(explainer) == Reference(space, hidden, ()).possible
 
 
 class Load(Natural):
