@@ -36,6 +36,7 @@ from spec.lang.nodes import (
     Some,
     Var,
     Write,
+    may_pass,
     sort_of,
 )
 
@@ -226,7 +227,7 @@ class Emitter:
                 if isinstance(missing, int) and missing:
                     continue
                 value = self.value(write.value, state, inner)
-                if _may_pass(write.value):
+                if may_pass(write.value):
                     cut = self.compare("<", bound - 1, value)
                     cuts.append((bounded(write), self.all_of(map(self._absent, (self.negated(cut), missing, skip)))))
                 if place.width == 0:
@@ -275,17 +276,3 @@ class Emitter:
         return self.b.or_(
             self.b.and_(state, self.b.not_(mask)), self.b.shl(self.b.zext(value, self.state_type), amount)
         )
-
-
-def _may_pass(value: Node) -> bool:
-    match value:
-        case Plus():
-            return True
-        case Ite(then=then, other=other):
-            return _may_pass(then) or _may_pass(other)
-        case Some(arg=arg):
-            return _may_pass(arg)
-        case OrElse(arg=arg, default=default):
-            return _may_pass(arg) or _may_pass(default)
-        case _:
-            return False

@@ -47,6 +47,12 @@ class Brief(StrEnum):
     JSON = "json"
 
 
+class Language(StrEnum):
+    """What another checker reads."""
+
+    PROMELA = "promela"
+
+
 ProtocolName = Annotated[
     str, typer.Argument(metavar="PROTOCOL", help="A protocol that 'list' names, or module:attribute of your own.")
 ]
@@ -226,6 +232,24 @@ def simulate(
         report_format=report_format.value,
         output=output,
     )
+
+
+@app.command()
+def export(
+    protocol: ProtocolName = "publication",
+    *,
+    to: Annotated[Language, typer.Option("--to", help="For whom: promela for SPIN.")],
+    scope: ScopeName = "smoke",
+    mutant: MutantName = None,
+    output: Output = None,
+) -> int:
+    """Write a protocol in the language of another checker.
+
+    So that nobody has to trust this one: SPIN stores the same states, and finds the same violations.
+    """
+    from reef_ref.cli.export import run_export
+
+    return run_export(protocol, scope, mutant=mutant, output=output)
 
 
 @app.command("list")
