@@ -22,15 +22,15 @@ class Missing(Exception):  # noqa: N818 - read as a word
     """A tool is not here; the message says what to install."""
 
 
-def tool(name: str) -> str:
-    """Where a program is.
+def tool(name: str, package: str = "") -> str:
+    """Where a program is. Debian's package is called `package`, or as it is.
 
     Raises:
         Missing: it is not installed.
     """
     found = shutil.which(name)
     if found is None:
-        raise Missing(f"apt-get install {name}")
+        raise Missing(f"apt-get install {package or name}")
     return found
 
 

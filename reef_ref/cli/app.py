@@ -51,6 +51,8 @@ class Language(StrEnum):
     """What another checker reads."""
 
     PROMELA = "promela"
+    TLA = "tla"
+    CFG = "cfg"
 
 
 ProtocolName = Annotated[
@@ -236,20 +238,28 @@ def simulate(
 
 @app.command()
 def export(
-    protocol: ProtocolName = "publication",
+    protocol: Annotated[
+        str,
+        typer.Argument(metavar="PROTOCOL", help="A protocol that 'list' names, module:attribute of your own, or all."),
+    ] = "publication",
     *,
-    to: Annotated[Language, typer.Option("--to", help="For whom: promela for SPIN.")],
+    to: Annotated[
+        Language,
+        typer.Option("--to", help="Promela for SPIN, a TLA+ module, or TLC's configuration of that for a scope."),
+    ],
     scope: ScopeName = "smoke",
     mutant: MutantName = None,
-    output: Output = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write the text here; of all, a folder.")
+    ] = None,
 ) -> int:
     """Write a protocol in the language of another checker.
 
-    So that nobody has to trust this one: SPIN stores the same states, and finds the same violations.
+    So that nobody has to trust this one: SPIN and TLC find the same states and the same violations.
     """
     from reef_ref.cli.export import run_export
 
-    return run_export(protocol, scope, mutant=mutant, output=output)
+    return run_export(protocol, scope, to.value, mutant=mutant, output=output)
 
 
 @app.command("list")

@@ -229,7 +229,7 @@ class Protocol:
         def declare(fn: Declared) -> Declared:
             name, doc = fn.__name__, _doc(fn, self.name, "recovery")
             with _named(f"{self.name}: recovery {name}"):
-                claim = fn(self._symbols(after=False))
+                claim = fn(self.symbols(after=False))
                 if not isinstance(claim, CanReach):
                     raise Misuse("must answer wherever(...).can_reach(...)")
                 source, target = _condition(claim.source, ()), _condition(claim.target, ())
@@ -247,7 +247,7 @@ class Protocol:
         name, doc = fn.__name__, _doc(fn, self.name, "assumption")
         with _named(f"{self.name}: assumption {name}"):
             params = _parameters(fn, states=1)
-            fair = fn(self._symbols(after=False), *(term_of(p) for p in params))
+            fair = fn(self.symbols(after=False), *(term_of(p) for p in params))
             if not (isinstance(fair, Fair) and fair.actions):
                 raise Misuse("must answer weakly_fair(...) or strongly_fair(...) of some actions")
             where = _condition(fair.where, params)
@@ -274,7 +274,7 @@ class Protocol:
         name, doc = fn.__name__, _doc(fn, self.name, "eventuality")
         with _named(f"{self.name}: eventuality {name}"):
             params = _parameters(fn, states=1)
-            claim = fn(self._symbols(after=False), *(term_of(p) for p in params))
+            claim = fn(self.symbols(after=False), *(term_of(p) for p in params))
             if not isinstance(claim, LeadsTo):
                 raise Misuse("must answer wherever(...).leads_to(...)")
             source, target = _condition(claim.source, params), _condition(claim.target, params)
@@ -393,7 +393,8 @@ class Protocol:
 
     # Tracing
 
-    def _symbols(self, *, after: bool) -> Any:
+    def symbols(self, *, after: bool) -> Any:
+        """The state as an expression sees it: every attribute is a symbol, of the state before or after a step."""
         return _Symbols(self, after)
 
     def _new(self, table: Mapping[str, object], name: str, what: str) -> None:
@@ -405,7 +406,7 @@ class Protocol:
         with _named(f"{self.name}: {what} {fn.__name__}"):
             if len(inspect.signature(fn).parameters) != states:
                 raise Misuse(f"takes {states} state(s)")
-            node = lift(fn(*(self._symbols(after=bool(i)) for i in range(states))), BOOL)
+            node = lift(fn(*(self.symbols(after=bool(i)) for i in range(states))), BOOL)
             _check_closed(node, ())
         return renamed(node, {}), fn.__name__, doc
 
@@ -416,7 +417,7 @@ class Protocol:
         label = "initial state" if initial else kind
         with _named(f"{self.name}: {label} {name}"):
             params = _parameters(fn, states=0 if initial else 1)
-            symbols = [] if initial else [self._symbols(after=False)]
+            symbols = [] if initial else [self.symbols(after=False)]
             step = fn(*symbols, *(term_of(p) for p in params))
             if not isinstance(step, Step):
                 raise Misuse("must answer when(...).then(...)")
