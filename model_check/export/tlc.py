@@ -45,13 +45,7 @@ def check(protocol: Protocol, scope: Scope, jar: Path, *, limit: float = 600.0) 
         for file, text in files(protocol, [scope]).items():
             (folder / file).write_text(text)
         options = ["-deadlock", "-workers", "1", "-metadir", place, "-config", f"{name}_{scope.name}.cfg"]
-        command = [
-            tool("java", "default-jre-headless"),
-            f"-Djava.io.tmpdir={place}",
-            "-XX:+UseParallelGC",
-            "-Xmx1g",
-            *QUICK,
-        ]
+        java = [tool("java", "default-jre-headless"), f"-Djava.io.tmpdir={place}", *QUICK]
         finished = run(
             [*java, "-cp", jar, "tlc2.TLC", *options, f"{name}.tla"],
             limit=limit,

@@ -116,6 +116,10 @@ def check(
     max_memory: MaxMemory = None,
     report_format: Annotated[Format, typer.Option("--format", help="Of the report.")] = Format.TEXT,
     output: Output = None,
+    itf: Annotated[
+        Path | None,
+        typer.Option("--itf", metavar="FILE", help="Where there is a violation, write its run here, as ITF."),
+    ] = None,
 ) -> int:
     """Explore every state of a protocol.
 
@@ -136,6 +140,7 @@ def check(
         max_memory=max_memory,
         report_format=report_format.value,
         output=output,
+        itf=itf,
     )
 
 
@@ -260,6 +265,25 @@ def export(
     from reef_ref.cli.export import run_export
 
     return run_export(protocol, scope, to.value, mutant=mutant, output=output)
+
+
+@app.command()
+def replay(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A run in ITF, as 'check --itf' writes it.")],
+    protocol: ProtocolName = "publication",
+    *,
+    scope: Annotated[
+        str | None, typer.Option("--scope", metavar="NAME", help="The world of the run.  [default: as the trace says]")
+    ] = None,
+    mutant: MutantName = None,
+) -> int:
+    """Take the steps of a trace, one by one.
+
+    Says where it is no run of the protocol, or else which properties it violates.
+    """
+    from reef_ref.cli.replay import run_replay
+
+    return run_replay(trace, protocol, scope, mutant=mutant)
 
 
 @app.command("list")

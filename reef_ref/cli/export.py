@@ -42,9 +42,7 @@ def run_export(protocol: str, scope: str, language: str, *, mutant: str | None, 
 
 def _all(language: str, mutant: str | None, folder: Path | None) -> Status:
     if language != "tla" or mutant is not None:
-        raise Trouble(
-            f"export {EVERYTHING}: only protocols themselves, and only --to tla: one module serves all scopes"
-        )
+        raise Trouble(f"export {EVERYTHING}: only --to tla, whose modules serve all scopes, and no --mutant")
     if folder is None or not folder.is_dir():
         raise Trouble(f"export {EVERYTHING}: --output FOLDER is needed, for a module and its configurations each")
     for name in PROTOCOLS:

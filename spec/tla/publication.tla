@@ -583,20 +583,28 @@ find_dead_at_continue ==
        latch, head, gate, slot, paused, weights, reports, kv_out, weights_out, request, cached, kv, made_by,
        sent, undeclared, unpaired>>
 
-(* Every process is shut down and its slot emptied. That engines may hold anything is then declared, if need
-   be. *)
-retire ==
+(* A process is shut down, or was gone, and its slot is emptied. *)
+retire(e) ==
   /\ stage = "RETIRE"
-  /\ slot' = [e \in Engine |-> "EMPTY"]
-  /\ paused' = [e \in Engine |-> FALSE]
-  /\ weights' = [e \in Engine |-> 0]
-  /\ reports' = [e \in Engine |-> None]
-  /\ kv_out' = [e \in Engine |-> FALSE]
-  /\ weights_out' = [e \in Engine |-> FALSE]
-  /\ request' = [e \in Engine |-> "NONE"]
-  /\ cached' = [e \in Engine |-> FALSE]
-  /\ kv' = [e \in Engine, c \in Content |-> FALSE]
-  /\ made_by' = [e \in Engine, c \in Content |-> FALSE]
+  /\ present(e)
+  /\ slot' = [slot EXCEPT ![e] = "EMPTY"]
+  /\ paused' = [paused EXCEPT ![e] = FALSE]
+  /\ weights' = [weights EXCEPT ![e] = 0]
+  /\ reports' = [reports EXCEPT ![e] = None]
+  /\ kv_out' = [kv_out EXCEPT ![e] = FALSE]
+  /\ weights_out' = [weights_out EXCEPT ![e] = FALSE]
+  /\ request' = [request EXCEPT ![e] = "NONE"]
+  /\ cached' = [cached EXCEPT ![e] = FALSE]
+  /\ kv' = [e2 \in Engine, c \in Content |-> IF e2 = e THEN FALSE ELSE kv[e2, c]]
+  /\ made_by' = [e2 \in Engine, c \in Content |-> IF e2 = e THEN FALSE ELSE made_by[e2, c]]
+  /\ UNCHANGED <<colocated, mode, sharing, disk_status, disk_parent, disk_parent_content, disk_content,
+       disk_target, memory_status, memory_parent, memory_parent_content, memory_content, memory_target, stage,
+       errand, phase, latch, full, rebuilt, done, head, gate, sent, undeclared, unpaired>>
+
+(* Every slot is empty. *)
+all_retired ==
+  /\ stage = "RETIRE"
+  /\ \A e \in Engine : ~present(e)
   /\ stage' = IF memory_status = "CHECKPOINT" THEN "DECLARE_RETIRED" ELSE "IDLE"
   /\ errand' =
        IF (IF memory_status = "CHECKPOINT" THEN "DECLARE_RETIRED" ELSE "IDLE") = "IDLE" THEN "NOTHING"
@@ -606,7 +614,8 @@ retire ==
   /\ phase' = failure
   /\ UNCHANGED <<colocated, mode, sharing, disk_status, disk_parent, disk_parent_content, disk_content,
        disk_target, memory_status, memory_parent, memory_parent_content, memory_content, memory_target, latch,
-       done, head, gate, sent, undeclared, unpaired>>
+       done, head, gate, slot, paused, weights, reports, kv_out, weights_out, request, cached, kv, made_by,
+       sent, undeclared, unpaired>>
 
 (* Durable RUNNING: the optimizer may move from here on. *)
 record_running ==
@@ -899,10 +908,12 @@ continue_fails ==
        latch, head, gate, slot, paused, weights, reports, kv_out, weights_out, request, cached, kv, made_by,
        sent, undeclared, unpaired>>
 
-(* Fault. The monitor does not let go of the engines: they stay, fenced by the latch, and whatever they hold
-   with them. *)
+(* Fault. Engines that still have their slots keep them, fenced by the latch, with whatever they hold: they do
+   not end. They are those whose shutdown failed, whichever these are; all of them, where the monitor does not
+   let go of them. *)
 retire_fails ==
   /\ stage = "RETIRE"
+  /\ \E e \in Engine : present(e)
   /\ stage' = IF memory_status = "CHECKPOINT" THEN "DECLARE_RETIRED" ELSE "IDLE"
   /\ errand' =
        IF (IF memory_status = "CHECKPOINT" THEN "DECLARE_RETIRED" ELSE "IDLE") = "IDLE" THEN "NOTHING"
@@ -1233,7 +1244,8 @@ Ordinary ==
   \/ all_continued
   \/ find_dead
   \/ find_dead_at_continue
-  \/ retire
+  \/ \E e \in Engine : retire(e)
+  \/ all_retired
   \/ record_running
   \/ record_checkpoint
   \/ declare
@@ -1597,6 +1609,13 @@ warmed_up == \E e \in Engine : live(e) /\ (\E c \in Content : made_by[e, c] /\ c
 survived ==
   /\ phase = "WEIGHT_SYNC_FAILED"
   /\ \E e \in Engine : live(e) /\ weights[e] = 0
+
+(* Reachable, so that TLC refutes its opposite as an invariant: Every slot was filled, the transfer has
+   failed, and one engine is retired while another still lives. *)
+partly_retired ==
+  /\ stage = "RETIRE"
+  /\ rebuilt
+  /\ \E e \in Engine : slot[e] = "EMPTY" /\ (\E e2 \in Engine : live(e2))
 
 (* Reachable, so that TLC refutes its opposite as an invariant: Engines were retired from CHECKPOINT, and the
    disk would not take the declaration. *)
