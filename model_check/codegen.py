@@ -209,12 +209,12 @@ class Emitter:
     def apply(
         self, writes: tuple[Write, ...], state: ir.Value, env: Env, skipped: Callable[[int], Code] = lambda _: 0
     ) -> tuple[ir.Value, list[tuple[str, Code]]]:
-        """The state after the writes, and for every sort the conditions under which its bound cuts the step.
+        """The state after the writes, and for every sort the condition under which its bound cuts the step.
 
         `skipped` says of each write, by number, whether it is left out.
         """
         result = state
-        cuts: list[tuple[str, Code]] = []
+        cuts: dict[str, list[Code]] = {}
         pending: dict[int, tuple[int, Code]] = {}
         for number, write in enumerate(writes):
             place = self.layout.places[write.field.name]
@@ -229,7 +229,8 @@ class Emitter:
                 value = self.value(write.value, state, inner)
                 if may_pass(write.value):
                     cut = self.compare("<", bound - 1, value)
-                    cuts.append((bounded(write), self.all_of(map(self._absent, (self.negated(cut), missing, skip)))))
+                    passes = self.all_of(map(self._absent, (self.negated(cut), missing, skip)))
+                    cuts.setdefault(bounded(write), []).append(passes)
                 if place.width == 0:
                     continue
                 shift = self.shift(place.base, place.strides, keys)
@@ -244,7 +245,10 @@ class Emitter:
                         if not isinstance(out, int):
                             written = self.b.select(out, result, written)
                     result = written
-        return self.store(result, pending), cuts
+        # However many of its writes pass a bound, it is one step that is cut.
+        return self.store(result, pending), [
+            (sort, self.negated(self.all_of(map(self._absent, conditions)))) for sort, conditions in cuts.items()
+        ]
 
     def _absent(self, code: Code) -> Callable[[], Code]:
         return lambda: self.negated(code)
