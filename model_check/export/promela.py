@@ -8,7 +8,8 @@ Writes happen at once in the protocol and one after another in Promela: what a l
 the state before is first copied to `hidden` variables. They are no part of SPIN's state, and no later step reads them.
 
 Properties, step properties and dead ends are assertions after every step. A recovery speaks of what can still be done
-from every state, which neither an assertion nor a never claim can say: recoveries are left out, and named in the text.
+from every state, which neither an assertion nor a never claim can say; an eventuality speaks of fair runs, where SPIN's
+fairness is that of processes, and there is only one here. Both are left out, and named in the text.
 """
 
 from __future__ import annotations
@@ -78,9 +79,10 @@ class _Model:
         yield " * stores one state for every state of the protocol, and one before the first choice. Without -o2, SPIN"
         yield " * forgets what no step reads; with -E, it leaves dead ends to the assertion here, which knows where the"
         yield " * protocol may rest."
-        if self.protocol.recoveries:
+        beyond = [*self.protocol.recoveries, *self.protocol.eventualities]
+        if beyond:
             yield " *"
-            missing = f"Not here, since no assertion can say it: {', '.join(self.protocol.recoveries)}."
+            missing = f"Not here, since no assertion can say it: {', '.join(beyond)}."
             yield from (f" * {line}" for line in broken(missing, ""))
         yield " */"
 

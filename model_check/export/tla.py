@@ -3,6 +3,8 @@
 The module says nothing of how large a world is: index sorts are constants, natural sorts end at a constant, and a step
 that would pass such an end is cut off by `InScope`, in `Next` and in no action. Ghost fields are variables like others.
 
+Assumptions are conjuncts of `FairSpec`, eventualities its properties; on a run that is fair, faults end at some time.
+
 What TLA+ says otherwise: a step that changes nothing is none of ``[][...]_vars``, so that a step property is judged
 only where something changes. A recovery, that something can still be done, is a claim about branches, which no formula
 of TLA+ makes: its two conditions are defined, and what it claims stands beside them in words.
@@ -13,12 +15,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from model_check.export.tla_formulas import RESERVED, Formulas, Namer, comment, set_of, wrapped
+from model_check.export.tla_formulas import (
+    RESERVED,
+    Formulas,
+    Namer,
+    comment,
+    set_of,
+    stands_alone,
+    wrapped,
+)
 from model_check.record import DEAD_END
+from spec.lang import Eventuality
 from spec.lang.definitions import Definition, Use, Words, definitions
 from spec.lang.nodes import (
+    BOOL,
     And,
     BoolSort,
+    Const,
     EnumSort,
     Field,
     IndexSort,
@@ -31,7 +44,7 @@ from spec.lang.nodes import (
     conjuncts,
     may_pass,
 )
-from spec.lang.protocol import Action, Goal, Property, Protocol
+from spec.lang.protocol import Action, Goal, Property, Protocol, Recovery
 from spec.lang.scope import Scope
 
 
@@ -40,13 +53,13 @@ def tla(protocol: Protocol, *, faults: bool = False) -> str:
     return "\n".join(_Module(protocol, faults).lines()) + "\n"
 
 
-def cfg(protocol: Protocol, scope: Scope, *, faults: bool = False) -> str:
-    """The configuration with which TLC checks the module in a scope.
+def cfg(protocol: Protocol, scope: Scope, *, faults: bool = False, fair: bool = False) -> str:
+    """The configuration with which TLC checks the module in a scope; with `fair`, what happens in the end.
 
     Raises:
-        Misuse: the scope does not bound a sort of the protocol, or bounds faults that the module does not count.
+        Misuse: the scope does not bound a sort of the protocol.
     """
-    return "\n".join(_Module(protocol, faults or scope.faults is not None).configured(scope)) + "\n"
+    return "\n".join(_Module(protocol, faults or scope.faults is not None).configured(scope, fair)) + "\n"
 
 
 def files(protocol: Protocol, scopes: Iterable[Scope]) -> dict[str, str]:
@@ -54,10 +67,12 @@ def files(protocol: Protocol, scopes: Iterable[Scope]) -> dict[str, str]:
     worlds = list(scopes)
     faults = any(scope.faults is not None for scope in worlds)
     name = module_name(protocol)
-    return {
-        f"{name}.tla": tla(protocol, faults=faults),
-        **{f"{name}_{scope.name}.cfg": cfg(protocol, scope, faults=faults) for scope in worlds},
-    }
+    found = {f"{name}.tla": tla(protocol, faults=faults)}
+    for scope in worlds:
+        found[f"{name}_{scope.name}.cfg"] = cfg(protocol, scope, faults=faults)
+        if protocol.eventualities:
+            found[f"{name}_{scope.name}_fair.cfg"] = cfg(protocol, scope, faults=faults, fair=True)
+    return found
 
 
 def module_name(protocol: Protocol) -> str:
@@ -88,6 +103,8 @@ class _Module:
         self.properties = {name: new(name) for name in (*protocol.properties, DEAD_END)}
         self.goals = {name: new(name) for name in protocol.goals}
         self.rest = {name: new(name) for name in protocol.rest}
+        self.assumptions = {name: new(name) for name in protocol.assumptions}
+        self.eventualities = {name: new(name) for name in protocol.eventualities}
         self.recoveries = {name: (new(f"{name}_from"), new(f"{name}_to")) for name in protocol.recoveries}
         called = {definition.name: new(definition.name) for definition in words.known}
         self.namer = Namer(self.fields, called, frozenset(used))
@@ -201,9 +218,15 @@ class _Module:
             *self.protocol.rest.values(),
         )
         yield from (conjuncts(claim.node) for claim in claims)
-        for recovery in self.protocol.recoveries.values():
-            yield conjuncts(recovery.source)
-            yield conjuncts(recovery.target)
+        ways: tuple[Recovery | Eventuality, ...] = (
+            *self.protocol.recoveries.values(),
+            *self.protocol.eventualities.values(),
+        )
+        for way in ways:
+            yield conjuncts(way.source)
+            yield conjuncts(way.target)
+        for assumption in self.protocol.assumptions.values():
+            yield conjuncts(assumption.where)
 
     def _defined(self, head: str, node: Node, formulas: Formulas | None = None) -> Iterator[str]:
         """A definition: a conjunction as a list of bullets, anything else as it is."""
@@ -311,6 +334,40 @@ class _Module:
         yield "  /\\ InScope'"
         yield ""
         yield "Spec == Init /\\ [][Next]_vars"
+        if self.protocol.assumptions:
+            yield from self._fairness()
+
+    def _fairness(self) -> Iterator[str]:
+        faults = any(action.kind == "fault" for action in self.protocol.actions.values())
+        for assumption in self.protocol.assumptions.values():
+            yield ""
+            yield from comment(assumption.doc)
+            name, indent = self.assumptions[assumption.name], "  "
+            yield f"{name} =="
+            if assumption.params:
+                yield f"  \\A {self._elements(assumption.params)} :"
+                indent = "    "
+            for called in assumption.actions:
+                action = self.protocol.actions[called]
+                rest = [param for param in action.params if param not in assumption.params]
+                args = ", ".join(self.namer.bound(param) for param in action.params)
+                call = f"{self.actions[called]}({args})" if args else self.actions[called]
+                always = assumption.where == Const(BOOL, 1)
+                where = [] if always else self.formulas.conjuncts(conjuncts(assumption.where))
+                parts = [*where, call, "InScope'"]
+                step = " /\\ ".join(part if stands_alone(part) else f"({part})" for part in parts)
+                step = f"\\E {self._elements(rest)} : {step}" if rest else step
+                kind = "WF" if assumption.strength == "weak" else "SF"
+                yield from wrapped(f"{kind}_vars({step})", f"{indent}/\\ ", f"{indent}     ")
+        yield ""
+        yield from comment(
+            "A run that is fair: it has finitely many faults, and nobody fails for ever to do their part."
+        )
+        yield "FairSpec =="
+        yield "  /\\ Spec"
+        if faults:
+            yield "  /\\ <>[][Ordinary]_vars"
+        yield from (f"  /\\ {name}" for name in self.assumptions.values())
 
     def _call(self, action: Action) -> str:
         name = self.actions[action.name]
@@ -342,6 +399,13 @@ class _Module:
             yield ""
             yield from comment(f"Reachable, so that TLC refutes its opposite as an invariant: {goal.doc}")
             yield from self._defined(self.goals[goal.name], goal.node)
+        for eventuality in self.protocol.eventualities.values():
+            yield ""
+            yield from comment(f"On fair runs: {eventuality.doc}")
+            yield f"{self.eventualities[eventuality.name]} =="
+            source, target = (self.formulas.tight(part) for part in (eventuality.source, eventuality.target))
+            whatever = f"\\A {self._elements(eventuality.params)} : " if eventuality.params else ""
+            yield from wrapped(f"{whatever}{source} ~> {target}", "  ", "    ")
         for recovery in self.protocol.recoveries.values():
             source, target = self.recoveries[recovery.name]
             without = f", and without {', '.join(sorted(recovery.avoiding))}" if recovery.avoiding else ""
@@ -355,11 +419,11 @@ class _Module:
 
     # Configurations
 
-    def configured(self, scope: Scope) -> Iterator[str]:
-        yield f"\\* {self.protocol.name} in scope {scope.name}."
+    def configured(self, scope: Scope, fair: bool) -> Iterator[str]:
+        yield f"\\* {self.protocol.name} in scope {scope.name}{', on fair runs' if fair else ''}."
         yield from wrapped(scope.reason, "\\* ", "\\* ")
         yield "\\* Run TLC with -deadlock: no_dead_end knows where the protocol may rest."
-        yield "SPECIFICATION Spec"
+        yield "SPECIFICATION FairSpec" if fair else "SPECIFICATION Spec"
         yield "CONSTANTS"
         yield "  None = None"
         for sort in self.protocol.sorts:
@@ -373,6 +437,10 @@ class _Module:
                 yield f"  Max{sort.name} = {size - 1}"
         if self.faults:
             yield f"  MaxFaults = {'None' if scope.faults is None else scope.faults}"
+        if fair:
+            yield "PROPERTIES"
+            yield from (f"  {name}" for name in self.eventualities.values())
+            return
         yield "INVARIANTS"
         yield "  TypeOK"
         for claim in self.protocol.properties.values():

@@ -44,7 +44,8 @@ _WORDS = (
     "PROPERTY PROVE QED RECURSIVE SF_ SPECIFICATION STATE STRING SUBSET SUFFICES TAKE TEMPORAL THEN THEOREM TRUE",
     "UNCHANGED UNION USE VARIABLE VARIABLES WF_ WITH WITNESS",
     # What the modules that are extended define, and the text around a protocol.
-    "Cardinality IsFiniteSet Nat Init InScope MaxFaults Next None Ordinary Spec TypeOK a_fault_happens vars",
+    "Cardinality FairSpec Fault Init InScope IsFiniteSet MaxFaults Nat Next None Ordinary Spec TypeOK",
+    "a_fault_happens vars",
 )
 RESERVED = frozenset(word for line in _WORDS for word in line.split())
 """Words of TLA+, of its standard modules, and of the text around a protocol."""
@@ -115,7 +116,7 @@ class Formulas:
     def tight(self, node: Node) -> str:
         """An expression that can stand beside an operator."""
         text = self.text(node)
-        return text if _stands_alone(text) else f"({text})"
+        return text if stands_alone(text) else f"({text})"
 
     def _branch(self, node: Node) -> str:
         text = self.text(node)
@@ -148,7 +149,7 @@ class Formulas:
         if isinstance(part, Use):
             return self._use(part)
         text = self.text(part)
-        binds = isinstance(part, Not | Eq | Less) or self._is_among(part) or _stands_alone(text)
+        binds = isinstance(part, Not | Eq | Less) or self._is_among(part) or stands_alone(text)
         return text if binds else f"({text})"
 
     def _opposite(self, arg: Node) -> str:
@@ -233,7 +234,7 @@ class Formulas:
                 tests.append(f"{self.namer.bound(var)} = {self.tight(key)}")
         elements = ", ".join(self._element(var) for var in cell)
         names = ", ".join(self.namer.bound(var) for var in cell)
-        old = base if _stands_alone(base) else f"({base})"
+        old = base if stands_alone(base) else f"({base})"
         here = " /\\ ".join(tests)
         return f"[{elements} |-> IF {here} THEN {value} ELSE {old}[{names}]]"
 
@@ -266,7 +267,7 @@ def _prime(after: bool) -> str:
     return "'" if after else ""
 
 
-def _stands_alone(text: str) -> bool:
+def stands_alone(text: str) -> bool:
     """A name, a number, a call, a cell, or something in brackets of its own."""
     depth = 0
     for letter in text:
@@ -317,4 +318,4 @@ def comment(text: str, indent: str = "") -> Iterator[str]:
     yield from (*lines[:-1], f"{lines[-1]} *)")
 
 
-__all__ = ["RESERVED", "Formulas", "Namer", "comment", "set_of", "wrapped"]
+__all__ = ["RESERVED", "Formulas", "Namer", "comment", "set_of", "stands_alone", "wrapped"]

@@ -200,6 +200,9 @@ serving ==
   /\ gate
   /\ \A e \in Engine : live(e) /\ ~paused[e]
 
+(* Something has failed, or an engine is lost. *)
+amiss == phase = "SERVING" => (\E e \in Engine : ~live(e))
+
 (* The bytes that engines must hold when this errand is done. *)
 content_to_establish ==
   IF memory_status \in {"NONE", "REJECTING", "REJECTED"} THEN memory_parent_content ELSE memory_content
@@ -1295,6 +1298,114 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
+(* A process that is called gives an answer, one that is started comes up, and one that is shut down ends. *)
+engines_answer ==
+  \A e \in Engine :
+    /\ WF_vars(pause(e) /\ InScope')
+    /\ WF_vars(flush(e) /\ InScope')
+    /\ WF_vars(release(e) /\ InScope')
+    /\ WF_vars(rebuild(e) /\ InScope')
+    /\ WF_vars(resume_weights(e) /\ InScope')
+    /\ WF_vars(send(e) /\ InScope')
+    /\ WF_vars(resume_kv(e) /\ InScope')
+    /\ WF_vars(continue_generation(e) /\ InScope')
+    /\ WF_vars(retire(e) /\ InScope')
+
+(* An errand goes on when all have answered, and is given up where a dead handle does not answer. A job that
+   is about to be recorded is recorded or declined. In small worlds only the second is always possible. *)
+the_coordinator_goes_on ==
+  /\ WF_vars(all_paused /\ InScope')
+  /\ WF_vars(all_flushed /\ InScope')
+  /\ WF_vars(all_released /\ InScope')
+  /\ WF_vars(all_rebuilt /\ InScope')
+  /\ WF_vars(all_weights_back /\ InScope')
+  /\ WF_vars(all_sent /\ InScope')
+  /\ WF_vars(all_kv_back /\ InScope')
+  /\ WF_vars(all_continued /\ InScope')
+  /\ WF_vars(verify /\ InScope')
+  /\ WF_vars(find_mismatch /\ InScope')
+  /\ WF_vars(find_dead /\ InScope')
+  /\ WF_vars(find_dead_at_continue /\ InScope')
+  /\ WF_vars(all_retired /\ InScope')
+  /\ WF_vars(decline_job /\ InScope')
+
+(* A record that is to be written is written. *)
+the_disk_is_written ==
+  /\ WF_vars(record_checkpoint /\ InScope')
+  /\ WF_vars(declare /\ InScope')
+  /\ WF_vars(record_target /\ InScope')
+  /\ WF_vars(record_ready /\ InScope')
+  /\ WF_vars(record_head /\ InScope')
+  /\ WF_vars(record_complete /\ InScope')
+  /\ WF_vars(record_rejecting /\ InScope')
+  /\ WF_vars(record_rejected /\ InScope')
+
+(* The trainer makes the checkpoint that it works on. *)
+training_ends ==
+  /\ WF_vars(train /\ InScope')
+
+(* A paused engine sends back what it still runs, if it does not deliver it. *)
+engines_settle ==
+  \A e \in Engine :
+    /\ WF_vars(retract(e) /\ InScope')
+
+(* While it schedules, an engine gets through its request, however often it is paused in between. *)
+engines_run ==
+  \A e \in Engine :
+    /\ SF_vars((~paused[e]) /\ start(e) /\ InScope')
+    /\ SF_vars((~paused[e]) /\ finish(e) /\ InScope')
+
+(* The service publishes a checkpoint, if it does not reject it, and tries again what was left half published. *)
+jobs_are_decided ==
+  /\ WF_vars(\E full_ \in BOOLEAN : begin_publish(full_) /\ InScope')
+  /\ WF_vars(begin_retry /\ InScope')
+
+(* What the service has begun to reject it goes on rejecting. *)
+rejections_are_finished ==
+  /\ WF_vars((memory_status = "REJECTING") /\ begin_reject /\ InScope')
+
+(* The service holds a record of its own of what is published, and commits it (L5). *)
+heads_are_committed ==
+  /\ WF_vars(commit_head /\ InScope')
+
+(* The service tells that the head has moved, and tells it again until that is done, whatever else it asks
+   for. *)
+commits_are_acknowledged ==
+  /\ SF_vars(acknowledge /\ InScope')
+
+(* The service republishes where something has failed or an engine is lost; where all is well it need not. *)
+what_is_lost_is_republished ==
+  /\ SF_vars(amiss /\ begin_republish /\ InScope')
+
+(* The service opens admission, however often something closes it again. *)
+admission_is_wanted ==
+  /\ SF_vars(open_gate /\ InScope')
+
+(* The supervisor restarts what is down, tears down what is beyond repair, and an operator decides what is
+   open. *)
+somebody_watches ==
+  /\ WF_vars(restart /\ InScope')
+  /\ WF_vars(tear_down /\ InScope')
+  /\ WF_vars(restore_previous_record /\ InScope')
+
+(* A run that is fair: it has finitely many faults, and nobody fails for ever to do their part. *)
+FairSpec ==
+  /\ Spec
+  /\ <>[][Ordinary]_vars
+  /\ engines_answer
+  /\ the_coordinator_goes_on
+  /\ the_disk_is_written
+  /\ training_ends
+  /\ engines_settle
+  /\ engines_run
+  /\ jobs_are_decided
+  /\ rejections_are_finished
+  /\ heads_are_committed
+  /\ commits_are_acknowledged
+  /\ what_is_lost_is_republished
+  /\ admission_is_wanted
+  /\ somebody_watches
+
 (* A request starts on KV that the engine's own weights made, whatever prefix it reuses (S1). *)
 no_stale_hit ==
   [][\A e \in Engine : (request[e] = "WAITING" /\ request'[e] = "RUNNING") => (\A c \in Content : kv'[e, c] =>
@@ -1647,6 +1758,31 @@ lost_while_serving ==
 lost_while_latched ==
   /\ latch
   /\ \E e \in Engine : slot[e] = "DEAD"
+
+(* On fair runs: A job that has begun is published and committed, or refused, or given up (L3, L4). *)
+every_publication_settles ==
+  (disk_status \notin {"NONE", "COMPLETE", "REJECTED"}) ~> (disk_status \in {"NONE", "COMPLETE", "REJECTED"})
+
+(* On fair runs: What is published does not wait for its commit for ever, and a commit that has begun
+   completes (L5, L6). *)
+every_commit_completes ==
+  (disk_status \in {"READY_TO_COMMIT", "HEAD_COMMITTED"}) ~> (disk_status = "COMPLETE")
+
+(* On fair runs: No call to the coordinator lasts for ever: every barrier passes, or fails (L2). *)
+every_errand_ends ==
+  (errand # "NOTHING") ~> (errand = "NOTHING")
+
+(* On fair runs: An admitted request is answered, by tokens or, where its engine is gone, by an error (L1). *)
+every_request_is_answered ==
+  \A e \in Engine : (request[e] # "NONE") ~> (request[e] = "NONE")
+
+(* On fair runs: Where a process is lost, another one comes (L7). *)
+every_lost_engine_is_replaced ==
+  \A e \in Engine : (~live(e)) ~> live(e)
+
+(* On fair runs: Whatever has happened, every engine serves with admission open, again and again (L9). *)
+everybody_serves ==
+  TRUE ~> serving
 
 (* From every reachable state of failure_is_repaired_in_place_from, some run without faults, and without
    restart, tear_down leads to failure_is_repaired_in_place_to: A failure that health calls replayable is

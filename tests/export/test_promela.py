@@ -130,4 +130,7 @@ def test_what_cannot_be_said_is_named() -> None:
     protocol = find_protocol("publication")
     text = promela.promela(Space(protocol, find_scope("publication", "smoke", protocol)))
     heading = " ".join(text[: text.index("*/")].replace("*", " ").split())
-    assert f"Not here, since no assertion can say it: {', '.join(protocol.recoveries)}." in heading
+    assert (
+        f"Not here, since no assertion can say it: {', '.join([*protocol.recoveries, *protocol.eventualities])}."
+        in heading
+    )
