@@ -17,7 +17,7 @@ SCENARIOS := $(wildcard reef_ref/scenarios/__main__.py)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-light lint conformance mutants bench bench-smoke figures lock clean
+.PHONY: help check test test-light lint conformance mutants bench bench-smoke figures tla lock clean
 
 help: ## say what there is
 	@sed -n -e '$(if $(ENGINE_TESTS),,/^\(test\|bench\)-engine:/d)' -e '$(if $(SCENARIOS),,/^scenarios:/d)' \
@@ -55,6 +55,10 @@ bench-smoke: .venv/.made ## the same in the smallest world (about a minute)
 
 figures: .venv/.made ## measure the README's table of counts again and write it there
 	$(LIGHT)/python -m benchmarks.readme
+
+tla: .venv/.made ## write spec/tla anew: every protocol as TLA+, with a configuration for each scope
+	mkdir -p spec/tla
+	$(LIGHT)/reef-ref export all --to tla --output spec/tla
 
 lock: .venv/.made ## write constraints-light.txt anew from what is installed
 	{ echo "# The light environment, release by release. Refresh: make lock"; \

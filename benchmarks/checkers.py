@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import sys
 import tempfile
 import time
@@ -32,7 +31,8 @@ from rich.table import Table
 from benchmarks.expected import EXPECTED, VIOLATION_STEPS, World
 from benchmarks.peers.murphi import murphi
 from benchmarks.peers.promela import promela
-from benchmarks.process import Failed, Finished, run
+from model_check.export.spin import Pan, make, pan
+from model_check.process import Failed, Finished, Missing, run, tool
 from reef_ref.cli.output import check_writable, write
 from reef_ref.cli.trouble import Trouble
 
@@ -43,10 +43,6 @@ LIMIT = 900.0
 SPIN = "SPIN, depth-first"
 MANY = 100_000
 """With fewer states, what a process holds for other reasons is most of its memory, and bytes a state say nothing."""
-
-
-class Missing(Exception):  # noqa: N818 - read as a word
-    """A tool is not here; the message says what to install."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ def handwritten(folder: Path, world: World) -> Row:
     n, r, v = world
     source = Path(__file__).parent / "peers" / "handwritten.c"
     command: list[str | Path] = [
-        _tool("gcc"),
+        tool("gcc"),
         "-O3",
         "-march=native",
         f"-DN={n}",
@@ -133,28 +129,21 @@ def handwritten(folder: Path, world: World) -> Row:
 
 def spin(folder: Path, world: World) -> Row:
     """SPIN as fast as it goes here: depth-first, no partial order reduction, a table with room for every state."""
-    bits = EXPECTED[world].states.bit_length()
-    ready = _pan(folder, world, 0, "-DSAFETY", "-DNOREDUCE")
-    finished = run([folder / "pan", "-E", "-m1000000", f"-w{bits}"], limit=LIMIT, folder=folder)
-    text = finished.output
-    found = {
-        "states": int(_match(r"(\d+) states, stored", text)),
-        # SPIN counts the arrival at the initial state.
-        "transitions": int(_match(r"(\d+) transitions", text)) - 1,
-        "seconds": float(_match(r"elapsed time ([\d.]+) seconds", text)),
-        "before": 0,
-    }
-    assert "errors: 0" in text, "SPIN finds a violation"
-    return _row(world, SPIN, "", found, finished, ready=ready)
+    ready = _make(folder, world, 0, "-DSAFETY", "-DNOREDUCE")
+    found = _pan(folder, world)
+    assert found.errors == 0, "SPIN finds a violation"
+    # SPIN counts the arrival at the initial state.
+    counts = {"states": found.states, "transitions": found.transitions - 1, "seconds": found.seconds, "before": 0}
+    return _row(world, SPIN, "", counts, found.finished, ready=ready)
 
 
 def rumur(folder: Path, world: World, *, symmetry: str) -> Row:
     """Rumur with two threads; `symmetry` is what it calls off, heuristic or exhaustive."""
     model, source, program = folder / "pub.m", folder / "rumur.c", folder / "checker"
     model.write_text(murphi(*world, scalarsets=symmetry != "off"))
-    command = [_tool("rumur"), "--threads", "2", "--deadlock-detection", "off", "--symmetry-reduction", symmetry]
+    command = [tool("rumur"), "--threads", "2", "--deadlock-detection", "off", "--symmetry-reduction", symmetry]
     ready = run([*command, "--output", source, model], limit=LIMIT).seconds
-    build: list[str | Path] = [_tool("gcc"), "-O3", "-march=native", "-std=c11", "-o", program, source, "-lpthread"]
+    build: list[str | Path] = [tool("gcc"), "-O3", "-march=native", "-std=c11", "-o", program, source, "-lpthread"]
     ready += run(build, limit=LIMIT).seconds
     finished = run([program], limit=LIMIT)
     states, fired = re.findall(r"(\d+) states, (\d+) rules fired", finished.output)[-1]
@@ -206,9 +195,8 @@ def bug_ours(cache: Path, world: World, bug: int) -> Told:
 
 def bug_spin(folder: Path, world: World, bug: int, *, breadth: bool) -> Told:
     """SPIN to its first error: the run's own clock."""
-    bits = EXPECTED[world].states.bit_length()
-    _pan(folder, world, bug, "-DSAFETY", "-DNOREDUCE", *(["-DBFS"] if breadth else []))
-    finished = run([folder / "pan", "-E", "-m1000000", f"-w{bits}"], limit=LIMIT, folder=folder)
+    _make(folder, world, bug, "-DSAFETY", "-DNOREDUCE", *(["-DBFS"] if breadth else []))
+    finished = _pan(folder, world).finished
     if "errors: 1" not in finished.output:
         raise Failed("SPIN does not find the bug")
     # SPIN counts the first step as depth 0.
@@ -245,13 +233,6 @@ def starts(cache: Path, *, quick: bool) -> Iterator[tuple[str, float]]:
 # Helpers
 
 
-def _tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise Missing(f"apt-get install {name}")
-    return found
-
-
 def _python(
     module: str, *words: str, python: str = sys.executable, environment: dict[str, str] | None = None
 ) -> Finished:
@@ -270,12 +251,13 @@ def _match(pattern: str, text: str) -> str:
     return found[1]
 
 
-def _pan(folder: Path, world: World, bug: int, *options: str) -> float:
-    model = folder / "pub.pml"
-    model.write_text(promela(*world, bug))
-    ready = run([_tool("spin"), "-a", model.name], limit=LIMIT, folder=folder).seconds
-    build: list[str | Path] = [_tool("gcc"), "-O3", "-march=native", *options, "-o", "pan", "pan.c"]
-    return ready + run(build, limit=LIMIT, folder=folder).seconds
+def _make(folder: Path, world: World, bug: int, *options: str) -> float:
+    return make(folder, promela(*world, bug), limit=LIMIT, build=("-O3", "-march=native", *options))
+
+
+def _pan(folder: Path, world: World) -> Pan:
+    bits = EXPECTED[world].states.bit_length()
+    return pan(folder, "-m1000000", f"-w{bits}", limit=LIMIT)
 
 
 def _row(world: World, tool: str, symmetry: str, found: dict[str, Any], finished: Finished, *, ready: float = 0) -> Row:

@@ -36,6 +36,7 @@ from spec.lang.nodes import (
     Some,
     Var,
     Write,
+    may_pass,
     sort_of,
 )
 
@@ -208,12 +209,12 @@ class Emitter:
     def apply(
         self, writes: tuple[Write, ...], state: ir.Value, env: Env, skipped: Callable[[int], Code] = lambda _: 0
     ) -> tuple[ir.Value, list[tuple[str, Code]]]:
-        """The state after the writes, and for every sort the conditions under which its bound cuts the step.
+        """The state after the writes, and for every sort the condition under which its bound cuts the step.
 
         `skipped` says of each write, by number, whether it is left out.
         """
         result = state
-        cuts: list[tuple[str, Code]] = []
+        cuts: dict[str, list[Code]] = {}
         pending: dict[int, tuple[int, Code]] = {}
         for number, write in enumerate(writes):
             place = self.layout.places[write.field.name]
@@ -226,9 +227,10 @@ class Emitter:
                 if isinstance(missing, int) and missing:
                     continue
                 value = self.value(write.value, state, inner)
-                if _may_pass(write.value):
+                if may_pass(write.value):
                     cut = self.compare("<", bound - 1, value)
-                    cuts.append((bounded(write), self.all_of(map(self._absent, (self.negated(cut), missing, skip)))))
+                    passes = self.all_of(map(self._absent, (self.negated(cut), missing, skip)))
+                    cuts.setdefault(bounded(write), []).append(passes)
                 if place.width == 0:
                     continue
                 shift = self.shift(place.base, place.strides, keys)
@@ -243,7 +245,10 @@ class Emitter:
                         if not isinstance(out, int):
                             written = self.b.select(out, result, written)
                     result = written
-        return self.store(result, pending), cuts
+        # However many of its writes pass a bound, it is one step that is cut.
+        return self.store(result, pending), [
+            (sort, self.negated(self.all_of(map(self._absent, conditions)))) for sort, conditions in cuts.items()
+        ]
 
     def _absent(self, code: Code) -> Callable[[], Code]:
         return lambda: self.negated(code)
@@ -275,17 +280,3 @@ class Emitter:
         return self.b.or_(
             self.b.and_(state, self.b.not_(mask)), self.b.shl(self.b.zext(value, self.state_type), amount)
         )
-
-
-def _may_pass(value: Node) -> bool:
-    match value:
-        case Plus():
-            return True
-        case Ite(then=then, other=other):
-            return _may_pass(then) or _may_pass(other)
-        case Some(arg=arg):
-            return _may_pass(arg)
-        case OrElse(arg=arg, default=default):
-            return _may_pass(arg) or _may_pass(default)
-        case _:
-            return False

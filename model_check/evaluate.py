@@ -105,17 +105,19 @@ class Space:
         ranges = (range(self.scope.cardinality(param.sort)) for param in action.params)
         return (Instance(action, args) for args in itertools.product(*ranges))
 
-    def initial_states(self) -> list[State]:
-        """Every first state, in order of the choices that make it."""
+    def first_steps(self) -> Iterator[tuple[Instance, State]]:
+        """Every choice that makes a first state, with that state."""
         initial = self.protocol.initial
         assert initial is not None, "a protocol needs its first states"
         nothing = (0,) * self.cells
-        found: dict[State, None] = {}
         for instance in self._instances(initial):
             state = self.step(nothing, instance)
             if not isinstance(state, Refused):
-                found.setdefault(state)
-        return list(found)
+                yield instance, state
+
+    def initial_states(self) -> list[State]:
+        """Every first state, in order of the choices that make it."""
+        return list(dict.fromkeys(state for _, state in self.first_steps()))
 
     def step(self, state: State, instance: Instance) -> State | Refused:
         """The state after one step, or why there is none."""

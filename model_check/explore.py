@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 
 from model_check.evaluate import Env, Instance, Space, State
 from model_check.graph import Graph
-from model_check.record import Claims
+from model_check.record import DEAD_END, Claims
 from model_check.search import Found, MemoryShort, Search
 from model_check.symmetry import symmetric_sorts
 from spec.lang import Assumption, Misuse, Protocol, Scope
 from spec.lang.protocol import Property
 
 Run = tuple[tuple[Instance | None, State], ...]
-DEAD_END = "no_dead_end"
 UNSEEN = "not every state was seen"
 
 

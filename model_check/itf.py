@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from typing import Any
 
 from model_check.evaluate import Instance, Refused, Space, State
@@ -18,6 +19,10 @@ from model_check.explore import Counterexample, Run
 from spec.lang import Misuse, Protocol, Scope
 from spec.lang.nodes import BoolSort, CountSort, EnumSort, Field, IndexSort, MaybeSort, NaturalSort, Sort
 
+LARGEST = 100_000
+"""Cells of a state, values of a sort, and choices of a step, in a world whose runs are replayed."""
+SHOWN = 60
+"""Letters of a wrong value that a message repeats."""
 NONE = {"tag": "None", "value": {"#tup": []}}
 
 
@@ -130,8 +135,10 @@ def read_itf(text: str, protocol: Protocol, scope: Scope | None = None) -> tuple
     """
     try:
         trace = json.loads(text)
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise BadTrace(f"not JSON: {error}") from None
+    except RecursionError:
+        raise BadTrace("not ITF: lists in lists without an end") from None
     states = trace.get("states") if isinstance(trace, dict) else None
     if not isinstance(states, list) or not states:
         raise BadTrace("not an ITF trace: an object with a list of states is needed")
@@ -139,6 +146,7 @@ def read_itf(text: str, protocol: Protocol, scope: Scope | None = None) -> tuple
         space = Space(protocol, scope or _scope(trace))
     except Misuse as error:
         raise BadTrace(f"#meta.scope: {error}") from None
+    _check_size(space)
     first = _read_state(space, states[0], "states[0]")
     if first not in space.initial_states():
         raise BadTrace(f"states[0]: not an initial state of {protocol.name}")
@@ -163,9 +171,21 @@ def _check_loop(loop: object, run: list[tuple[Instance | None, State]]) -> None:
 def _scope(trace: dict[str, Any]) -> Scope:
     try:
         given = trace["#meta"]["scope"]
-        return Scope(str(given["name"]), dict(given["sizes"]), str(given.get("reason", "")), given.get("faults"))
+        name, sizes, faults = str(given["name"]), dict(given["sizes"]), given.get("faults")
     except (KeyError, TypeError, ValueError, AttributeError):
         raise BadTrace("#meta.scope: names no scope, and none was given") from None
+    if not all(type(size) is int for size in sizes.values()) or type(faults) not in (int, type(None)):
+        raise BadTrace("#meta.scope: sizes and faults are whole numbers")
+    return Scope(name, sizes, str(given.get("reason", "")), faults)
+
+
+def _check_size(space: Space) -> None:
+    """A world that somebody else names is not to be waited for without an end."""
+    actions = (space.protocol.initial, *space.protocol.actions.values())
+    choices = sum(math.prod(space.scope.cardinality(p.sort) for p in a.params) for a in actions if a is not None)
+    values = max((space.scope.cardinality(sort) for sort in space.protocol.sorts), default=0)
+    if max(space.cells, choices, values) > LARGEST:
+        raise BadTrace(f"#meta.scope: a world with more than {LARGEST:,} cells or choices of a step is not replayed")
 
 
 def _step(space: Space, before: State, value: dict[str, Any], after: State, where: str) -> Instance:
@@ -177,7 +197,7 @@ def _step(space: Space, before: State, value: dict[str, Any], after: State, wher
         raise BadTrace(f"{where}: no action of {space.protocol.name} leads here")
     action = space.protocol.actions.get(str(meta["action"]))
     if action is None:
-        raise BadTrace(f"{where}: {space.protocol.name} has no action {meta['action']!r}")
+        raise BadTrace(f"{where}: {space.protocol.name} has no action {str(meta['action'])[:SHOWN]!r}")
     given = meta.get("arguments", [])
     if not isinstance(given, list) or len(given) != len(action.params):
         raise BadTrace(f"{where}: {action.name} takes {len(action.params)} arguments")
@@ -215,10 +235,13 @@ def _cells(space: Space, field: Field, value: object, where: str) -> dict[tuple[
         raise BadTrace(f"{where}: a #map is needed")
     found: dict[tuple[int, ...], object] = {}
     for key, cell in pairs:
-        parts = [key] if len(field.keys) == 1 else key.get("#tup", []) if isinstance(key, dict) else []
-        if len(parts) != len(field.keys):
+        parts = [key] if len(field.keys) == 1 else key.get("#tup") if isinstance(key, dict) else None
+        if not isinstance(parts, list) or len(parts) != len(field.keys):
             raise BadTrace(f"{where}: a key is a #tup of {len(field.keys)}")
-        found[tuple(_read(space, s, p, where) for s, p in zip(field.keys, parts, strict=True))] = cell
+        place = tuple(_read(space, s, p, where) for s, p in zip(field.keys, parts, strict=True))
+        if place in found:
+            raise BadTrace(f"{where}: has {space.cell_name(space.cell(field, place))[1]} twice")
+        found[place] = cell
     missing = set(itertools.product(*map(range, space.shapes[field.name]))) - found.keys()
     if missing:
         name = space.cell_name(space.cell(field, min(missing)))[1]
@@ -227,12 +250,26 @@ def _cells(space: Space, field: Field, value: object, where: str) -> dict[tuple[
 
 
 def _read(space: Space, sort: Sort, value: object, where: str) -> int:
-    for candidate in range(space.scope.cardinality(sort)):
-        if _value(sort, candidate) == value:
-            return candidate
     if isinstance(sort, NaturalSort) and type(value) is int and 0 <= value < space.scope.cardinality(sort):
         return value
-    raise BadTrace(f"{where}: {json.dumps(value)} is not a {sort.name} of scope {space.scope.name}")
+    written = json.dumps(value, sort_keys=True)
+    for candidate in range(space.scope.cardinality(sort)):
+        if json.dumps(_value(sort, candidate), sort_keys=True) == written:
+            return candidate
+    shown = written if len(written) <= SHOWN else f"{written[:SHOWN]}..."
+    raise BadTrace(f"{where}: {shown} is not a {sort.name} of scope {space.scope.name}")
 
 
-__all__ = ["BadTrace", "as_itf", "read_itf"]
+def violations(space: Space, run: Run) -> dict[str, int]:
+    """The properties that a run violates, each with the number of the first step after which it does; 0 is at first."""
+    found: dict[str, int] = {}
+    for number, (_, state) in enumerate(run):
+        for claim in space.protocol.properties.values():
+            judged = claim.name not in found and (number > 0 or not claim.stepwise)
+            before, after = (run[number - 1][1], state) if claim.stepwise else (state, None)
+            if judged and not space.holds(claim.node, before, after):
+                found[claim.name] = number
+    return found
+
+
+__all__ = ["BadTrace", "as_itf", "read_itf", "violations"]

@@ -16,6 +16,8 @@ UNIT = 64
 BATCH = 64
 """Steps looked up together: enough to hide the memory's delay, few enough for the first-level cache."""
 TOP = 1 << 63
+DEAD_END = "no_dead_end"
+"""The claim that a state without a step is one in which the protocol may rest."""
 CUT, POSSIBLE = 32, 33
 """Bits of what `generate` answers."""
 RECENT = 1 << 16

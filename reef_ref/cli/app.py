@@ -47,6 +47,14 @@ class Brief(StrEnum):
     JSON = "json"
 
 
+class Language(StrEnum):
+    """What another checker reads."""
+
+    PROMELA = "promela"
+    TLA = "tla"
+    CFG = "cfg"
+
+
 ProtocolName = Annotated[
     str, typer.Argument(metavar="PROTOCOL", help="A protocol that 'list' names, or module:attribute of your own.")
 ]
@@ -108,6 +116,10 @@ def check(
     max_memory: MaxMemory = None,
     report_format: Annotated[Format, typer.Option("--format", help="Of the report.")] = Format.TEXT,
     output: Output = None,
+    itf: Annotated[
+        Path | None,
+        typer.Option("--itf", metavar="FILE", help="Where there is a violation, write its run here, as ITF."),
+    ] = None,
 ) -> int:
     """Explore every state of a protocol.
 
@@ -128,6 +140,7 @@ def check(
         max_memory=max_memory,
         report_format=report_format.value,
         output=output,
+        itf=itf,
     )
 
 
@@ -258,6 +271,51 @@ def simulate(
         report_format=report_format.value,
         output=output,
     )
+
+
+@app.command()
+def export(
+    protocol: Annotated[
+        str,
+        typer.Argument(metavar="PROTOCOL", help="A protocol that 'list' names, module:attribute of your own, or all."),
+    ] = "publication",
+    *,
+    to: Annotated[
+        Language,
+        typer.Option("--to", help="Promela for SPIN, a TLA+ module, or TLC's configuration of that for a scope."),
+    ],
+    scope: ScopeName = "smoke",
+    mutant: MutantName = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write the text here; of all, a folder.")
+    ] = None,
+) -> int:
+    """Write a protocol in the language of another checker.
+
+    So that nobody has to trust this one: SPIN and TLC find the same states and the same violations.
+    """
+    from reef_ref.cli.export import run_export
+
+    return run_export(protocol, scope, to.value, mutant=mutant, output=output)
+
+
+@app.command()
+def replay(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A run in ITF, as 'check --itf' writes it.")],
+    protocol: ProtocolName = "publication",
+    *,
+    scope: Annotated[
+        str | None, typer.Option("--scope", metavar="NAME", help="The world of the run.  [default: as the trace says]")
+    ] = None,
+    mutant: MutantName = None,
+) -> int:
+    """Take the steps of a trace, one by one.
+
+    Says where it is no run of the protocol, or else which properties it violates.
+    """
+    from reef_ref.cli.replay import run_replay
+
+    return run_replay(trace, protocol, scope, mutant=mutant)
 
 
 @app.command("list")

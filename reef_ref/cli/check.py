@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Collection
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from model_check.explore import Exploration, Verdict, explore
+from model_check.itf import as_itf
 from model_check.report import as_json, as_junit, as_markdown, as_text, conclusion, show
 from reef_ref.cli.catalogue import asked
 from reef_ref.cli.output import check_writable, display, progress, write
@@ -37,9 +39,11 @@ def run_check(
     max_memory: int | None,
     report_format: str,
     output: Path | None,
+    itf: Path | None,
 ) -> Status:
     """Explore, report, and answer the verdict's exit status."""
     check_writable(output)
+    check_writable(itf, "--itf")
     question = asked(protocol, scope, mutant, only, told=True)
     name = question.protocol.name
     try:
@@ -66,6 +70,8 @@ def run_check(
     except KeyboardInterrupt:
         raise Trouble(f"undetermined: interrupted before {name} was ready", Status.UNDETERMINED) from None
     report(found, report_format, output)
+    if itf is not None and found.counterexample is not None:
+        write(itf, json.dumps(as_itf(found.counterexample), indent=2) + "\n", "--itf")
     return STATUS[found.verdict]
 
 

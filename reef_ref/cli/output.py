@@ -22,8 +22,8 @@ WIDTH = 100
 """Columns of text that goes to no terminal."""
 
 
-def check_writable(path: Path | None) -> None:
-    """Find out before long work whether a report can be written.
+def check_writable(path: Path | None, option: str = "--output") -> None:
+    """Find out before long work whether a report can be written; `option` is what names the file.
 
     Raises:
         Trouble: it cannot.
@@ -31,18 +31,18 @@ def check_writable(path: Path | None) -> None:
     if path is None or _special(path):
         return
     if path.is_dir():
-        raise Trouble(f"--output {path}: is a folder; name a file in it")
+        raise Trouble(f"{option} {path}: is a folder; name a file in it")
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise Trouble(f"--output {path}: the folder {folder} does not exist; make it first")
+        raise Trouble(f"{option} {path}: the folder {folder} does not exist; make it first")
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _unwritable(path, option, error) from error
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str, option: str = "--output") -> None:
     """Put a text in place of a file, whole: a reader sees the old one or the new one.
 
     Raises:
@@ -65,7 +65,7 @@ def write(path: Path, text: str) -> None:
             os.unlink(name)
             raise
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _unwritable(path, option, error) from error
 
 
 def _special(path: Path) -> bool:
@@ -82,8 +82,8 @@ def _mode(target: Path) -> int:
     return 0o666 & ~mask
 
 
-def _unwritable(path: Path, error: OSError) -> Trouble:
-    return Trouble(f"--output {path}: cannot be written: {error.strerror or error}")
+def _unwritable(path: Path, option: str, error: OSError) -> Trouble:
+    return Trouble(f"{option} {path}: cannot be written: {error.strerror or error}")
 
 
 def plain(draw: Callable[[Console], None]) -> str:

@@ -238,6 +238,21 @@ def sort_of(node: Node) -> Sort:
             return sort_of(default)
 
 
+def may_pass(value: Node) -> bool:
+    """Whether a value may pass the bound of its sort, so that a step that would store it is cut."""
+    match value:
+        case Plus():
+            return True
+        case Ite(then=then, other=other):
+            return may_pass(then) or may_pass(other)
+        case Some(arg=arg):
+            return may_pass(arg)
+        case OrElse(arg=arg, default=default):
+            return may_pass(arg) or may_pass(default)
+        case _:
+            return False
+
+
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly below a node."""
     for part in fields(node):

@@ -394,7 +394,7 @@ class Protocol:
     # Tracing
 
     def symbols(self, *, after: bool) -> Any:
-        """The state before a step, or after it, as actions and properties see it."""
+        """The state as an expression sees it: every attribute is a symbol, of the state before or after a step."""
         return _Symbols(self, after)
 
     def _new(self, table: Mapping[str, object], name: str, what: str) -> None:

@@ -57,6 +57,7 @@ from spec.lang.nodes import (
     Sort,
     Var,
     Write,
+    sort_of,
 )
 from spec.lang.protocol import Action, Goal, Property, Recovery
 from spec.lang.terms import key_sort
@@ -98,6 +99,8 @@ class State(Fields):
     sent: Relation[Load, Phase] = field("a relation over ordered sorts")  # type: ignore[type-var]
     knows: Relation[Engine, Request] = field("a relation over two index sorts")
     made: Map2[Load, Request, Bool] = field("a relation with the index sort second")
+    answer: Maybe[Bool] = field("an optional truth value")
+    after: Map[Bool, Maybe[Value[Phase]]] = field("a map from truth values to optional members")
     seen: Map[Engine, Bool] = ghost("a ghost")
 
 
@@ -132,39 +135,59 @@ def base() -> Protocol:
             sent=each(Load, Phase, lambda v, p: False),
             knows=each(Engine, Request, lambda e, r: False),
             made=each(Load, Request, lambda v, r: False),
+            answer=None,
+            after=each(Bool, lambda b: None),
             seen=each(Engine, lambda e: False),
         )
 
     return protocol
 
 
+CONSTRUCTS = (
+    *("Not", "And", "Or", "Eq", "Less", "Plus", "Ite", "Forall", "Exists", "Count", "Some", "OrElse"),
+    *("optional key", "row", "whole map", "second write", "computed key", "empty"),
+)
+"""What a protocol may be fond of: each is drawn with a few of these, and says them where it can.
+
+Left to chance alone, what needs a certain sort at a certain depth would hardly ever be said.
+"""
+FOND = 7
+"""Of how many constructs each protocol is fond."""
+Fondness = frozenset[str]
+
+
 @st.composite
 def protocols(draw: st.DrawFn) -> Protocol:
     """A protocol with a few steps, properties, a goal and a recovery."""
     protocol = base()
+    fond = frozenset(draw(st.lists(st.sampled_from(CONSTRUCTS), min_size=FOND, max_size=FOND, unique=True)))
     real = [f for f in protocol.fields.values() if not f.ghost]
-    for number in range(draw(st.integers(3, 6))):
+    for number in range(draw(st.integers(4, 6))):
         params = tuple(
             Var(sort, f"p{i}") for i, sort in enumerate(draw(st.lists(st.sampled_from(SORTS), min_size=1, max_size=2)))
         )
-        guard = tuple(draw(conditions(real, params)) for _ in range(draw(st.integers(0, 1))))
+        guard = tuple(draw(conditions(real, params, fond=fond)) for _ in range(draw(st.sampled_from([0, 0, 1]))))
         fields = draw(st.lists(st.sampled_from(list(protocol.fields.values())), min_size=1, max_size=3, unique=True))
+        if "second write" in fond and fields[0].keys:
+            fields.append(fields[0])
         writes = tuple(
-            draw(a_write(f, real if not f.ghost else list(protocol.fields.values()), params)) for f in fields
+            draw(a_write(f, real if not f.ghost else list(protocol.fields.values()), params, fond=fond)) for f in fields
         )
         kind: Any = draw(st.sampled_from(["action", "action", "fault"]))
         name = f"step{number}"
         protocol.actions[name] = Action(name, kind, "drawn", "someone", "", params, guard, writes)
     everything = list(protocol.fields.values())
-    for number in range(draw(st.integers(0, 2))):
+
+    def claim(*, after: bool = False) -> Node:
+        return draw(conditions(everything, (), after=after, fond=fond))
+
+    for number in range(draw(st.integers(1, 3))):
         stepwise = draw(st.booleans())
-        node = Or((draw(conditions(everything, (), after=stepwise)), draw(conditions(everything, (), after=stepwise))))
+        node = Or((claim(after=stepwise), claim(after=stepwise)))
         protocol.properties[f"prop{number}"] = Property(f"prop{number}", "drawn", node, stepwise)
-    protocol.goals["goal"] = Goal("goal", "drawn", draw(conditions(everything, ())))
-    protocol.rest["rest"] = Goal("rest", "drawn", draw(conditions(everything, ())))
-    protocol.recoveries["back"] = Recovery(
-        "back", "drawn", draw(conditions(everything, ())), draw(conditions(everything, ())), frozenset()
-    )
+    protocol.goals["goal"] = Goal("goal", "drawn", claim())
+    protocol.rest["rest"] = Goal("rest", "drawn", claim())
+    protocol.recoveries["back"] = Recovery("back", "drawn", claim(), claim(), frozenset())
     return protocol
 
 
@@ -195,28 +218,41 @@ def lively_protocols(draw: st.DrawFn) -> Protocol:
 
 
 @st.composite
-def a_write(draw: st.DrawFn, target: Field, fields: list[Field], params: tuple[Var, ...]) -> Write:
+def a_write(
+    draw: st.DrawFn, target: Field, fields: list[Field], params: tuple[Var, ...], fond: Fondness = frozenset()
+) -> Write:
     """An update of a field: one cell, a row, or all of it."""
-    cut = draw(st.integers(0, len(target.keys)))
+    cut = draw(st.sampled_from([*range(len(target.keys) + 1), len(target.keys)]))
+    if "row" in fond and len(target.keys) == 2:
+        cut = 1
+    elif "whole map" in fond and target.keys:
+        cut = 0
     binders = tuple(Var(sort, f"b{i}") for i, sort in enumerate(target.keys[cut:]))
     scope = (*params, *binders)
-    keys = tuple(draw(a_key(sort, fields, params)) for sort in target.keys[:cut])
-    return Write(target, binders, (*keys, *binders), draw(values(target.sort, fields, scope, sums=True)))
+    keys = tuple(draw(a_key(sort, fields, params, fond)) for sort in target.keys[:cut])
+    return Write(target, binders, (*keys, *binders), draw(values(target.sort, fields, scope, sums=True, fond=fond)))
 
 
 @st.composite
-def a_key(draw: st.DrawFn, sort: KeySort, fields: list[Field], scope: tuple[Var, ...]) -> Node:
+def a_key(
+    draw: st.DrawFn, sort: KeySort, fields: list[Field], scope: tuple[Var, ...], fond: Fondness = frozenset()
+) -> Node:
     """A key: known, read, or optional."""
-    if draw(st.integers(0, 3)) == 0:
-        return draw(values(MaybeSort(sort), fields, scope, depth=1))
-    return draw(values(sort, fields, scope, depth=1))
+    if draw(st.integers(0, 1 if "optional key" in fond else 5)) == 0:
+        return draw(values(MaybeSort(sort), fields, scope, depth=1, fond=fond))
+    return draw(values(sort, fields, scope, depth=int("computed key" in fond), fond=fond))
 
 
 def conditions(
-    fields: list[Field], scope: tuple[Var, ...], depth: int = 2, *, after: bool = False
+    fields: list[Field],
+    scope: tuple[Var, ...],
+    depth: int = 2,
+    *,
+    after: bool = False,
+    fond: Fondness = frozenset(),
 ) -> st.SearchStrategy[Node]:
     """A condition."""
-    return values(BOOL, fields, scope, depth, after=after)
+    return values(BOOL, fields, scope, depth, after=after, fond=fond)
 
 
 @st.composite
@@ -229,77 +265,90 @@ def values(
     *,
     after: bool = False,
     sums: bool = False,
+    fond: Fondness = frozenset(),
 ) -> Node:
     """An expression of a sort. `sums` may pass the bound; only updates and comparisons may."""
 
     def sub(of: Sort, inner: tuple[Var, ...] = (), *, plus: bool = False) -> Node:
-        return draw(values(of, fields, (*scope, *inner), depth - 1, after=after, sums=plus))
+        return draw(values(of, fields, (*scope, *inner), depth - 1, after=after, sums=plus, fond=fond))
 
-    options: list[Callable[[], Node]] = []
+    def several() -> tuple[Node, ...]:
+        if "empty" in fond and draw(st.booleans()):
+            return ()
+        return (sub(BOOL), sub(BOOL))
+
+    def bound(name: str, sorts: tuple[KeySort, ...]) -> Var:
+        return Var(draw(st.sampled_from(sorts)), f"{name}{depth}{len(scope)}")
+
+    def quantified(kind: type[Forall | Exists]) -> Node:
+        var = bound("q", SORTS)
+        return kind(var, sub(BOOL, (var,)))
+
+    def count() -> Node:
+        var = bound("c", SORTS[3:])
+        return Count(var, sub(BOOL, (var,)))
+
+    def number() -> Node:
+        small: list[Node] = [Const(CountSort(), n) for n in range(4)]
+        return draw(st.sampled_from(small)) if draw(st.booleans()) else Plus(count(), draw(st.integers(0, 2)))
+
+    def compared(kind: type[Eq | Less]) -> Node:
+        if "Count" in fond or draw(st.integers(0, 3)) == 0:
+            sides = [count(), number()]
+            return kind(*(reversed(sides) if draw(st.booleans()) else sides))
+        ordered, all_sorts = (
+            [SORTS[2]],
+            [*SORTS, SORTS[1], MaybeSort(SORTS[1]), MaybeSort(SORTS[2]), MaybeSort(SORTS[4])],
+        )
+        of = draw(st.sampled_from(ordered if kind is Less else all_sorts))
+        return kind(sub(of, plus=True), sub(of, plus=True))
+
+    def read() -> Node:
+        chosen = draw(st.sampled_from(readable))
+        keys = tuple(draw(a_key(k, fields, scope, fond)) if depth > 0 else sub(k) for k in chosen.keys)
+        optional = any(isinstance(sort_of(k), MaybeSort) for k in keys)
+        default = sub(sort) if optional else None
+        return Read(chosen, keys, default, after and draw(st.booleans()))
+
+    options: dict[str, Callable[[], Node]] = {}
     if known := constants(sort):
-        options.append(lambda: draw(st.sampled_from(known)))
+        options["Const"] = lambda: draw(st.sampled_from(known))
     if mine := [v for v in scope if v.sort == sort]:
-        options += 2 * [lambda: draw(st.sampled_from(mine))]
+        options["Var"] = lambda: draw(st.sampled_from(mine))
     readable = [f for f in fields if f.sort == sort and (depth > 0 or not f.keys)]
     if readable:
-
-        def read() -> Node:
-            chosen = draw(st.sampled_from(readable))
-            keys = tuple(draw(a_key(k, fields, scope)) if depth > 0 else sub(k) for k in chosen.keys)
-            optional = any(isinstance(_sort(k), MaybeSort) for k in keys)
-            default = sub(sort) if optional else None
-            return Read(chosen, keys, default, after and draw(st.booleans()))
-
-        options += 3 * [read]
+        options["Read"] = read
     if depth > 0:
         if not isinstance(sort, CountSort):
-            options.append(lambda: Ite(sub(BOOL), sub(sort, plus=sums), sub(sort, plus=sums)))
+            options["Ite"] = lambda: Ite(sub(BOOL), sub(sort, plus=sums), sub(sort, plus=sums))
         match sort:
             case BoolSort():
-
-                def quantified() -> Node:
-                    over = draw(st.sampled_from(SORTS))
-                    var = Var(over, f"q{depth}{len(scope)}")
-                    return draw(st.sampled_from([Forall, Exists]))(var, sub(BOOL, (var,)))
-
-                def equal() -> Node:
-                    of = draw(st.sampled_from([*SORTS, MaybeSort(SORTS[2]), MaybeSort(SORTS[4])]))
-                    return Eq(sub(of, plus=True), sub(of, plus=True))
-
-                def less() -> Node:
-                    return Less(sub(SORTS[2], plus=True), sub(SORTS[2], plus=True))
-
-                def counted() -> Node:
-                    var = Var(draw(st.sampled_from(SORTS[3:])), f"c{depth}{len(scope)}")
-                    return Less(Count(var, sub(BOOL, (var,))), Const(CountSort(), draw(st.integers(0, 3))))
-
-                options += [
-                    lambda: Not(sub(BOOL)),
-                    lambda: And((sub(BOOL), sub(BOOL))),
-                    lambda: Or((sub(BOOL), sub(BOOL))),
-                    quantified,
-                    equal,
-                    less,
-                    counted,
-                ]
+                options |= {
+                    "Not": lambda: Not(sub(BOOL)),
+                    "And": lambda: And(several()),
+                    "Or": lambda: Or(several()),
+                    "Forall": lambda: quantified(Forall),
+                    "Exists": lambda: quantified(Exists),
+                    "Eq": lambda: compared(Eq),
+                    "Less": lambda: compared(Less),
+                    "Count": lambda: compared(draw(st.sampled_from([Eq, Less]))),
+                    "OrElse": lambda: OrElse(sub(MaybeSort(BOOL)), sub(BOOL)),
+                }
             case NaturalSort():
-                options.append(lambda: OrElse(sub(MaybeSort(sort)), sub(sort, plus=sums)))
+                options["OrElse"] = lambda: OrElse(sub(MaybeSort(sort)), sub(sort, plus=sums))
                 if sums:
-                    options.append(lambda: Plus(sub(sort), 1))
-            case IndexSort():
-                options.append(lambda: OrElse(sub(MaybeSort(sort)), sub(sort)))
+                    options["Plus"] = lambda: Plus(sub(sort), draw(st.integers(1, 2)))
+            case IndexSort() | EnumSort():
+                options["OrElse"] = lambda: OrElse(sub(MaybeSort(sort)), sub(sort))
             case MaybeSort(of=of):
-                options += 2 * [lambda: Some(sub(of, plus=sums))]
+                options["Some"] = lambda: Some(sub(of, plus=sums))
     if not options:
         # An element of an index sort, where no variable or field gives one: the first there is.
         return Const(sort, 0)
-    return draw(st.sampled_from(options))()
-
-
-def _sort(node: Node) -> Sort:
-    from spec.lang.nodes import sort_of
-
-    return sort_of(node)
+    # The first are the simplest: what does not come out as it should is told of the simplest protocol.
+    liked = [name for name in options if name in fond]
+    likely = [name for name in ("Var", "Read", "Eq") if name in options]
+    return options[draw(st.sampled_from(2 * likely + list(options) + 3 * liked))]()
 
 
 def constants(sort: Sort) -> list[Node]:
@@ -313,7 +362,7 @@ def constants(sort: Sort) -> list[Node]:
             return [Const(sort, 0)]
         case MaybeSort():
             return [Const(sort, 0)]
-        case _:
+        case CountSort() | IndexSort():
             return []
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from benchmarks import checkers
 from benchmarks.checkers import Report, Row, compare
 from benchmarks.expected import EXPECTED
-from benchmarks.process import Failed, run
+from model_check.process import Failed, run
 
 SMALL = (2, 3, 3)
 
@@ -120,7 +120,7 @@ def test_peak_memory_is_the_childs() -> None:
     holds = "len(bytearray(b'x') * 300_000_000)"
     # In a process of its own: this one may have held more already, and then it cannot tell.
     asks = (
-        f"import sys; from benchmarks.process import run; print(run([sys.executable, '-c', {holds!r}], limit=60).peak)"
+        f"import sys; from model_check.process import run; print(run([sys.executable, '-c', {holds!r}], limit=60).peak)"
     )
     peak = int(run([sys.executable, "-c", asks], limit=60, folder=checkers.ROOT).output)
     assert 300_000_000 < peak < 400_000_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -15,6 +16,22 @@ from pathlib import Path
 
 class Failed(Exception):  # noqa: N818 - read as a word
     """A program ended badly, or did not end in time; the message is one line."""
+
+
+class Missing(Exception):  # noqa: N818 - read as a word
+    """A tool is not here; the message says what to install."""
+
+
+def tool(name: str, package: str = "") -> str:
+    """Where a program is. Debian's package is called `package`, or as it is.
+
+    Raises:
+        Missing: it is not installed.
+    """
+    found = shutil.which(name)
+    if found is None:
+        raise Missing(f"apt-get install {package or name}")
+    return found
 
 
 @dataclass(frozen=True)
