@@ -11,21 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import z3
 
 from model_check.evaluate import Instance, Space, State
-from model_check.prove.translate import (
-    After,
-    Env,
-    Expr,
-    Finite,
-    Nothing,
-    Optional,
-    Translator,
-    Value,
-    View,
-    both,
-    choose,
-    either,
-    equal,
-)
+from model_check.prove.connectives import Expr, Optional, Value, both, choose, either, equal
+from model_check.prove.translate import Env, Translator, View
+from model_check.prove.views import After, Nothing
+from model_check.prove.worlds import Finite
 from spec.lang import Protocol, Scope
 from spec.lang.nodes import BoolSort, CountSort, Field, MaybeSort, Node, Var
 from spec.lang.protocol import Action, Property

@@ -17,12 +17,19 @@ Declared = TypeVar("Declared", bound=Callable[[Any], Bool])
 
 
 class Lemmas(Mapping[str, Property]):
-    """The lemmas of a protocol by name, in the order in which they are declared, and why each is there."""
+    """The lemmas of a protocol by name, in order of declaration, and what the proof of each claim rests on.
+
+    `without` says of each lemma which counterexample demanded it. `uses` names, for a claim, the other claims that are
+    assumed before a step; a claim that is not named there assumes all of them. `bounded_only` names the claims that are
+    not proved, with the reason.
+    """
 
     def __init__(self, protocol: Protocol) -> None:
         self._beside = protocol.variant(f"{protocol.name} with lemmas", protocol.doc)
         self._found: dict[str, Property] = {}
         self.without: dict[str, str] = {}
+        self.uses: dict[str, tuple[str, ...]] = {}
+        self.bounded_only: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Property:
         return self._found[name]
@@ -37,15 +44,30 @@ class Lemmas(Mapping[str, Property]):
         """Declare a lemma: ``(s) -> Bool``. Its name is the function's, its meaning the docstring.
 
         Args:
-            without: the step from an unreachable state that made it needed, in a sentence.
+            without: the step from an unreachable state that an induction would meet without it.
         """
-        if not without:
-            raise Misuse("a lemma says which counterexample demanded it")
 
         def register(fn: Declared) -> Declared:
             self._beside.property(fn)
             self._found[fn.__name__] = self._beside.properties[fn.__name__]
-            self.without[fn.__name__] = without
+            self.without[fn.__name__] = " ".join(without.split())
             return fn
 
         return register
+
+    def rest(self, uses: Mapping[str, tuple[str, ...]]) -> None:
+        """Say which other claims the proof of each claim assumes.
+
+        Raises:
+            Misuse: a name is none of a property or lemma, or names a claim about a step, which cannot be assumed.
+        """
+        known = self._beside.properties
+        for claim, names in uses.items():
+            for name in names:
+                if name not in known or known[name].stepwise:
+                    raise Misuse(f"{self._beside.name}: {claim} rests on {name}, which is no property of one state")
+        self.uses.update(uses)
+
+    def only_bounded(self, claims: Mapping[str, str]) -> None:
+        """Say which claims are not proved for worlds of every size, and why."""
+        self.bounded_only.update(claims)
