@@ -23,30 +23,31 @@ class Optional:
 Value = Expr | Optional
 
 TRUE = z3.BoolVal(True)
+"""Compared by identity, as `FALSE` is: asking z3 what a term is costs more than the folding saves."""
 FALSE = z3.BoolVal(False)
 
 
 def negation(arg: Expr) -> Expr:
     """Not."""
-    if z3.is_true(arg):
+    if arg is TRUE:
         return FALSE
-    if z3.is_false(arg):
+    if arg is FALSE:
         return TRUE
     return arg.arg(0) if z3.is_not(arg) else z3.Not(arg)
 
 
 def both(args: Sequence[Expr]) -> Expr:
     """All of them."""
-    kept = [arg for arg in args if not z3.is_true(arg)]
-    if any(z3.is_false(arg) for arg in kept):
+    kept = [arg for arg in args if arg is not TRUE]
+    if any(arg is FALSE for arg in kept):
         return FALSE
     return TRUE if not kept else kept[0] if len(kept) == 1 else z3.And(*kept)
 
 
 def either(args: Sequence[Expr]) -> Expr:
     """Some of them."""
-    kept = [arg for arg in args if not z3.is_false(arg)]
-    if any(z3.is_true(arg) for arg in kept):
+    kept = [arg for arg in args if arg is not FALSE]
+    if any(arg is TRUE for arg in kept):
         return TRUE
     return FALSE if not kept else kept[0] if len(kept) == 1 else z3.Or(*kept)
 
@@ -65,9 +66,9 @@ def equal(left: Value, right: Value) -> Expr:
     if left.eq(right):
         return TRUE
     for one, other in ((left, right), (right, left)):
-        if z3.is_true(one):
+        if one is TRUE:
             return other
-        if z3.is_false(one):
+        if one is FALSE:
             return negation(other)
     if all(z3.is_bv_value(x) or z3.is_int_value(x) for x in (left, right)):
         return FALSE
@@ -79,8 +80,8 @@ def choose(cond: Expr, then: Value, other: Value) -> Value:
     if isinstance(then, Optional):
         assert isinstance(other, Optional)
         return Optional(choose(cond, then.some, other.some), choose(cond, then.value, other.value))
-    if z3.is_true(cond):
+    if cond is TRUE:
         return then
-    if z3.is_false(cond):
+    if cond is FALSE:
         return other
     return then if then.eq(other) else z3.If(cond, then, other)

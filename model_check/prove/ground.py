@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import z3
 
 from model_check.evaluate import Instance, Space, State
-from model_check.prove.connectives import Expr, Optional, Value, both, choose, either, equal
+from model_check.prove.connectives import FALSE, TRUE, Expr, Optional, Value, both, choose, either, equal
 from model_check.prove.translate import Env, Translator, View
 from model_check.prove.views import After, Nothing
 from model_check.prove.worlds import Finite
@@ -45,7 +45,7 @@ class Cells:
         key, *rest = keys
         size = _cells(shape[1:])
         values = self._world.elements(field.keys[len(field.keys) - len(shape)])
-        if (z3.is_bv_value(key) or z3.is_true(key) or z3.is_false(key)) and (
+        if (z3.is_bv_value(key) or key is TRUE or key is FALSE) and (
             known := [n for n, value in enumerate(values) if value.eq(key)]
         ):
             return self._read(field, rest, shape[1:], start + known[0] * size)

@@ -14,6 +14,8 @@ from model_check.prove.finder import Finder, Step
 from model_check.prove.prover import Answer, Limits, Prover
 from model_check.prove.theory import Theory
 
+DEFAULT = Limits()
+
 
 @dataclass(frozen=True)
 class Discharge:
@@ -73,7 +75,8 @@ class Proof:
         while more := {c for c, names in rests.items() if c not in unproved and not unproved.isdisjoint(names)}:
             unproved |= more
         found = []
-        for claim, (answer, reason) in own.items():
+        for claim, judged in own.items():
+            answer, reason = judged
             if answer is Answer.HOLDS and claim in unproved:
                 first = next(name for name in rests[claim] if name in unproved)
                 answer, reason = Answer.UNKNOWN, f"rests on {first}, which is not proved"
@@ -105,7 +108,7 @@ def prove(
     build: Callable[[], Theory],
     *,
     claims: Collection[str] | None = None,
-    limits: Limits = Limits(),
+    limits: Limits = DEFAULT,
     workers: int = 1,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Proof:

@@ -119,7 +119,8 @@ class Translator:
                     return self._count_less(left, right, go)
                 return self.world.less(go(left), go(right))
             case Plus(arg=arg, amount=amount):
-                return go(arg) + amount
+                number: Expr = go(arg)
+                return number + amount
             case Ite(cond=cond, then=then, other=other):
                 return choose(go(cond), go(then), go(other))
             case Forall(var=var, body=body):

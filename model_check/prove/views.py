@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import z3
 
-from model_check.prove.connectives import FALSE, Expr, Optional, Value, both, choose, equal
+from model_check.prove.connectives import FALSE, TRUE, Expr, Optional, Value, both, choose, equal
 from model_check.prove.translate import Env, Translator, View
 from model_check.prove.worlds import Untranslatable, World
 from spec.lang.nodes import CountSort, Field, MaybeSort, Var, Write
@@ -48,7 +48,7 @@ class Functions:
             value = self.read(field, keys)
             assert not isinstance(sort, CountSort)
             inside = self._world.within(sort, value.value if isinstance(value, Optional) else value)
-            if not z3.is_true(inside):
+            if inside is not TRUE:
                 found.append(z3.ForAll(list(keys), inside) if keys else inside)
         return found
 
@@ -107,16 +107,14 @@ class After:
                     written = written.value
                 hits.append(equal(written, key))
             hit = both(hits)
-            if z3.is_false(hit):
+            if hit is FALSE:
                 continue
             inner = {**self._env, **dict(zip(write.binders, keys[fixed:], strict=True))}
             layers.append((hit, go(write.value, self._before, None, inner)))
-            if z3.is_true(hit):
+            if hit is TRUE:
                 break
         for hit, written in reversed(layers):
-            value = (
-                written if value is None and z3.is_true(hit) else choose(hit, written, self._old(value, field, keys))
-            )
+            value = written if value is None and hit is TRUE else choose(hit, written, self._old(value, field, keys))
         return self._old(value, field, keys)
 
     def _old(self, value: Value | None, field: Field, keys: tuple[Expr, ...]) -> Value:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import z3
 
-from model_check.prove.connectives import Expr
+from model_check.prove.connectives import FALSE, TRUE, Expr
 from spec.lang.nodes import (
     BoolSort,
     Const,
@@ -77,7 +77,7 @@ class Unbounded:
         """A value that the specification writes."""
         match sort:
             case BoolSort():
-                return z3.BoolVal(bool(value))
+                return TRUE if value else FALSE
             case EnumSort():
                 return z3.BitVecVal(value, _members(sort))
             case IndexSort(name=name):
@@ -104,7 +104,7 @@ class Unbounded:
             case EnumSort(members=members) if len(members) != 1 << _members(sort):
                 return z3.ULT(term, len(members))
             case _:
-                return z3.BoolVal(True)
+                return TRUE
 
     def less(self, left: Expr, right: Expr) -> Expr:
         """Order of integers."""
@@ -132,7 +132,7 @@ class Finite:
 
     def constant(self, sort: Sort, value: int) -> Expr:
         """A value that the specification writes."""
-        return z3.BoolVal(bool(value)) if isinstance(sort, BoolSort) else z3.BitVecVal(value, self.width)
+        return (TRUE if value else FALSE) if isinstance(sort, BoolSort) else z3.BitVecVal(value, self.width)
 
     def elements(self, sort: KeySort) -> Sequence[Expr]:
         """Every value in the scope."""
@@ -140,7 +140,7 @@ class Finite:
 
     def within(self, sort: KeySort, term: Expr) -> Expr:
         """The term does not pass the scope's bound."""
-        return z3.BoolVal(True) if isinstance(sort, BoolSort) else z3.ULT(term, self._bounds[sort])
+        return TRUE if isinstance(sort, BoolSort) else z3.ULT(term, self._bounds[sort])
 
     def less(self, left: Expr, right: Expr) -> Expr:
         """Order of numbers without sign."""
