@@ -78,11 +78,13 @@ class Cells:
 
     def equals(self, view: View) -> Expr:
         """The cells hold what another view of the same fields says."""
-        parts = []
-        for field in self._space.protocol.fields.values():
-            for keys in itertools.product(*(self._world.elements(key) for key in field.keys)):
-                parts.append(equal(self.read(field, keys), view.read(field, keys)))
-        return both(parts)
+        return both(
+            [
+                equal(self.read(field, keys), view.read(field, keys))
+                for field in self._space.protocol.fields.values()
+                for keys in itertools.product(*(self._world.elements(key) for key in field.keys))
+            ]
+        )
 
     def state(self, model: Expr) -> State:
         """The state that a model of z3 gives these cells."""

@@ -19,15 +19,15 @@ Declared = TypeVar("Declared", bound=Callable[[Any], Bool])
 class Lemmas(Mapping[str, Property]):
     """The lemmas of a protocol by name, in order of declaration, and what the proof of each claim rests on.
 
-    `without` says of each lemma which counterexample demanded it. `uses` names, for a claim, the other claims that are
-    assumed before a step; a claim that is not named there assumes all of them. `bounded_only` names the claims that are
-    not proved, with the reason.
+    `demanded_by` says which obligation fails without a lemma, as a claim and an action, and how. `uses` names, for a
+    claim, the other claims that are assumed before a step; a claim that is not named there assumes all of them.
+    `bounded_only` names the claims that are not proved, with the reason.
     """
 
     def __init__(self, protocol: Protocol) -> None:
         self._beside = protocol.variant(f"{protocol.name} with lemmas", protocol.doc)
         self._found: dict[str, Property] = {}
-        self.without: dict[str, str] = {}
+        self.demanded_by: dict[str, tuple[str, str, str]] = {}
         self.uses: dict[str, tuple[str, ...]] = {}
         self.bounded_only: dict[str, str] = {}
 
@@ -40,17 +40,18 @@ class Lemmas(Mapping[str, Property]):
     def __len__(self) -> int:
         return len(self._found)
 
-    def register(self, *, without: str) -> Callable[[Declared], Declared]:
+    def register(self, *, breaks: tuple[str, str], without: str) -> Callable[[Declared], Declared]:
         """Declare a lemma: ``(s) -> Bool``. Its name is the function's, its meaning the docstring.
 
         Args:
-            without: the step from an unreachable state that an induction would meet without it.
+            breaks: a claim, and an action that would break it.
+            without: that step, from a state that is unreachable: the counterexample that demanded the lemma.
         """
 
         def register(fn: Declared) -> Declared:
             self._beside.property(fn)
             self._found[fn.__name__] = self._beside.properties[fn.__name__]
-            self.without[fn.__name__] = " ".join(without.split())
+            self.demanded_by[fn.__name__] = (*breaks, " ".join(without.split()))
             return fn
 
         return register
