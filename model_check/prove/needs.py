@@ -10,8 +10,8 @@ from model_check.prove.prover import Answer, Prover
 def needs(prover: Prover, claim: str, among: Collection[str]) -> tuple[str, ...] | None:
     """The claims that the proof of one rests on, in order of declaration; none where `among` does not suffice.
 
-    Obligations are taken in order, and what earlier ones need is tried first for the later. From what z3's unsatisfiable
-    cores leave, claims are dropped one by one while every obligation still holds.
+    Obligations are taken in order, and what earlier ones need is tried first for the later. Of what z3's unsatisfiable
+    cores name, claims are dropped one by one while every obligation still holds.
 
     Args:
         prover: of the theory.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Columns of text that goes to no terminal."""
+PLURALS = {"property": "properties", "step property": "step properties", "lemma": "lemmas", "dead end": "dead ends"}
 STYLES = {Answer.HOLDS: "green", Answer.VIOLATED: "bold red", Answer.UNKNOWN: "yellow"}
 
 
@@ -181,7 +182,7 @@ def as_json(reports: Sequence[Report]) -> str:
 
 # Tables
 
-HEAD = ("verdict", "claim", "kind", "obligations", "rests on")
+HEAD = ("verdict", "claim", "obligations", "rests on")
 HEAD_EACH = ("verdict", "claim", "action", "effort", "rests on")
 
 
@@ -193,7 +194,7 @@ def _rows(report: Report) -> Iterator[tuple[str, ...]]:
         return
     count = Counter(d.claim for d in proof.discharges)
     for o in proof.outcomes:
-        yield o.answer.value, o.claim, o.kind, str(count[o.claim]), o.reason or _names(o.rests_on, o.claim) or "itself"
+        yield o.answer.value, o.claim, str(count[o.claim]), o.reason or _names(o.rests_on, o.claim) or "itself alone"
 
 
 def _names(names: Sequence[str], claim: str) -> str:
@@ -239,8 +240,12 @@ def _show(report: Report, console: Console) -> None:
     for column in table.columns[:-1]:
         column.no_wrap = True
     styles = {answer.value: style for answer, style in STYLES.items()}
-    for verdict, *rest in _rows(report):
-        table.add_row(Text(verdict, style=styles[verdict]), *map(Text, rest))
+    kind = ""
+    for verdict, claim, *rest in _rows(report):
+        if (found := report.proof.theory.kind(claim)) != kind:
+            kind = found
+            table.add_row("", Text(PLURALS[kind], style="dim"))
+        table.add_row(Text(verdict, style=styles[verdict]), claim, *map(Text, rest))
     console.print(table)
     left = list(_explored_only(report.proof))
     if left:

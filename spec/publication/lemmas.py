@@ -293,7 +293,7 @@ def head_is_recorded(s: State) -> Bool:
     without="The next job's bytes have been sent under an old id before there was a job.",
 )
 def sent_bytes_are_recorded(s: State) -> Bool:
-    """Under the target the job's bytes were sent, under the parent its own, under older ids older bytes; nothing else."""
+    """Under the target the job's bytes were sent, under the parent its own, under older ids older bytes."""
     return forall(
         Load,
         lambda v: forall(
@@ -329,7 +329,7 @@ def healthy(s: State) -> Bool:
     without="A rejection has its memory back and continues an engine that holds what it booted with.",
 )
 def healthy_engines_hold_the_load(s: State) -> Bool:
-    """Where it is known what engines hold, it is the parent or, once it was verified, the job's load, as they report."""
+    """Where it is known what engines hold, it is the parent or, once verified, the job's load, and they report it."""
     parent = s.disk_status.is_in(*UNOPENED, *INCUMBENT)
     return healthy(s).implies(
         forall(
@@ -358,7 +358,7 @@ def healthy_trees_are_pure(s: State) -> Bool:
     without="A request waits on a replacement that is not paused yet, whose tree another engine's prefix has reached.",
 )
 def work_only_on_committed(s: State) -> Bool:
-    """An engine that schedules and has work serves the released load on a pure tree; none does while a commit is due."""
+    """An engine that schedules and has work serves the released load on a pure tree, and no commit is due."""
     return forall(
         Engine,
         lambda e: (live(s, e) & ~s.paused[e] & (s.request[e] != Request.NONE)).implies(
@@ -441,3 +441,200 @@ def nobody_works_while_memory_is_out(s: State) -> Bool:
             forall(Engine, lambda f: live(s, f).implies(s.paused[f] | (s.request[f] == Request.NONE)))
         ),
     )
+
+
+LEMMAS.rest(
+    {
+        "no_stale_hit": ("empty_slots_hold_nothing", "work_only_on_committed"),
+        "sharing_only_with_retract": (),
+        "flush_point": ("empty_slots_hold_nothing", "errands_end_clean", "errand_has_its_stages", "barrier_stands"),
+        "retract_keeps_kv_pure": (
+            "provenance_is_complete",
+            "empty_slots_hold_nothing",
+            "errand_has_its_stages",
+            "work_only_on_committed",
+            "barrier_stands",
+        ),
+        "in_place_keeps_kv_private": ("sharing_only_with_retract",),
+        "provenance_is_complete": ("cached_only_shared",),
+        "pauses_mean_what_they_say": (),
+        "bytes_only_while_updating": (
+            "memory_mirrors_disk",
+            "stage_has_its_status",
+            "contents_grow",
+            "sent_bytes_are_recorded",
+        ),
+        "bytes_are_accounted_for": (),
+        "target_recorded_before_bytes": ("memory_mirrors_disk", "stage_has_its_status", "target_follows_parent"),
+        "failure_declares": ("memory_mirrors_disk", "errands_end_clean", "latch_has_its_stages"),
+        "retry_is_full": ("latch_has_its_stages", "repairs_are_full"),
+        "nobody_schedules_during_transfer": ("errands_end_clean", "errand_has_its_stages", "barrier_stands"),
+        "serves_only_committed": (
+            "nobody_schedules_during_transfer",
+            "uniform_when_serving",
+            "memory_mirrors_disk",
+            "empty_slots_hold_nothing",
+            "crash_forgets",
+            "errand_has_its_stages",
+            "stage_has_its_status",
+            "target_follows_parent",
+            "head_is_recorded",
+            "work_only_on_committed",
+        ),
+        "ack_order": (
+            "memory_mirrors_disk",
+            "crash_forgets",
+            "stage_has_its_status",
+            "latch_has_its_stages",
+            "head_is_recorded",
+        ),
+        "uniform_when_serving": (
+            "memory_mirrors_disk",
+            "stage_has_its_status",
+            "errand_has_its_status",
+            "latch_has_its_stages",
+            "target_follows_parent",
+            "head_is_recorded",
+            "healthy_engines_hold_the_load",
+        ),
+        "readiness_is_observed": ("memory_mirrors_disk", "latch_has_its_stages", "target_follows_parent"),
+        "one_content_per_id": (
+            "memory_mirrors_disk",
+            "stage_has_its_status",
+            "target_follows_parent",
+            "sent_bytes_are_recorded",
+        ),
+        "identity_kept": ("memory_mirrors_disk", "stage_has_its_status", "target_follows_parent"),
+        "marker_edges": ("memory_mirrors_disk", "stage_has_its_status"),
+        "memory_mirrors_disk": (),
+        "calls_fit_the_marker": ("memory_mirrors_disk", "errand_has_its_stages"),
+        "reject_only_untouched": (
+            "bytes_only_while_updating",
+            "memory_mirrors_disk",
+            "stage_has_its_status",
+            "contents_grow",
+        ),
+        "running_never_resumed": ("memory_mirrors_disk",),
+        "slots_change_by_their_owner": ("latch_has_its_stages",),
+        "empty_slots_hold_nothing": (),
+        "errands_end_clean": (),
+        "crash_forgets": (),
+        "one_errand_at_a_time": ("errands_end_clean",),
+        "failure_admits_only_repair": ("errands_end_clean",),
+        "everybody_answers": (),
+        "latch_covers_pause": ("errands_end_clean", "errand_has_its_stages", "latch_has_its_stages", "barrier_stands"),
+        "memory_paired": (),
+        "no_use_of_released_memory": (
+            "empty_slots_hold_nothing",
+            "memory_is_out_behind_the_barrier",
+            "nobody_works_while_memory_is_out",
+        ),
+        "trainer_has_the_memory": (),
+        "kv_returns_after_the_bytes": ("errands_end_clean", "errand_has_its_stages"),
+        "only_owner_resumes": (),
+        "admission_only_when_settled": ("open_gate_is_settled",),
+        "id_tells_the_truth": (
+            "bytes_are_accounted_for",
+            "memory_mirrors_disk",
+            "stage_has_its_status",
+            "latch_has_its_stages",
+            "target_follows_parent",
+            "contents_grow",
+            "sent_bytes_are_recorded",
+            "healthy_engines_hold_the_load",
+        ),
+        "errand_has_its_stages": ("memory_mirrors_disk", "errand_has_its_status", "target_follows_parent"),
+        "stage_has_its_status": (
+            "memory_mirrors_disk",
+            "errands_end_clean",
+            "errand_has_its_status",
+            "target_follows_parent",
+        ),
+        "errand_has_its_status": ("memory_mirrors_disk", "errand_has_its_stages", "stage_has_its_status"),
+        "stages_fit_the_configuration": ("errand_has_its_stages",),
+        "latch_has_its_stages": (
+            "memory_mirrors_disk",
+            "errands_end_clean",
+            "errand_has_its_stages",
+            "stage_has_its_status",
+            "errand_has_its_status",
+            "stages_fit_the_configuration",
+        ),
+        "open_gate_is_settled": (
+            "memory_mirrors_disk",
+            "stage_has_its_status",
+            "errand_has_its_status",
+            "latch_has_its_stages",
+        ),
+        "repairs_are_full": ("errands_end_clean", "errand_has_its_stages", "latch_has_its_stages"),
+        "target_follows_parent": ("memory_mirrors_disk", "stage_has_its_status", "errand_has_its_status"),
+        "contents_grow": ("memory_mirrors_disk", "stage_has_its_status", "target_follows_parent"),
+        "head_is_recorded": ("memory_mirrors_disk", "crash_forgets", "stage_has_its_status", "target_follows_parent"),
+        "sent_bytes_are_recorded": (
+            "memory_mirrors_disk",
+            "stage_has_its_status",
+            "target_follows_parent",
+            "contents_grow",
+        ),
+        "healthy_engines_hold_the_load": (
+            "memory_mirrors_disk",
+            "errand_has_its_stages",
+            "stage_has_its_status",
+            "errand_has_its_status",
+            "latch_has_its_stages",
+            "open_gate_is_settled",
+        ),
+        "healthy_trees_are_pure": (
+            "sharing_only_with_retract",
+            "retract_keeps_kv_pure",
+            "provenance_is_complete",
+            "memory_mirrors_disk",
+            "empty_slots_hold_nothing",
+            "errand_has_its_stages",
+            "stage_has_its_status",
+            "latch_has_its_stages",
+            "healthy_engines_hold_the_load",
+            "cached_only_shared",
+            "barrier_stands",
+        ),
+        "work_only_on_committed": (
+            "sharing_only_with_retract",
+            "retract_keeps_kv_pure",
+            "memory_mirrors_disk",
+            "empty_slots_hold_nothing",
+            "crash_forgets",
+            "errand_has_its_stages",
+            "stage_has_its_status",
+            "open_gate_is_settled",
+            "target_follows_parent",
+            "head_is_recorded",
+            "healthy_engines_hold_the_load",
+            "healthy_trees_are_pure",
+            "barrier_stands",
+        ),
+        "cached_only_shared": (),
+        "barrier_stands": ("empty_slots_hold_nothing", "errands_end_clean", "errand_has_its_stages"),
+        "memory_is_out_behind_the_barrier": (
+            "memory_mirrors_disk",
+            "empty_slots_hold_nothing",
+            "latch_covers_pause",
+            "stage_has_its_status",
+            "stages_fit_the_configuration",
+            "latch_has_its_stages",
+            "open_gate_is_settled",
+            "barrier_stands",
+            "nobody_works_while_memory_is_out",
+        ),
+        "nobody_works_while_memory_is_out": (
+            "empty_slots_hold_nothing",
+            "barrier_stands",
+            "memory_is_out_behind_the_barrier",
+        ),
+        "no_dead_end": (
+            "memory_mirrors_disk",
+            "errands_end_clean",
+            "errand_has_its_status",
+            "stages_fit_the_configuration",
+        ),
+    }
+)
