@@ -92,6 +92,7 @@ class _World:
         node, stepwise = theory.claims[claim].node, theory.claims[claim].stepwise
         solver = z3.SolverFor("QF_BV")
         solver.set("random_seed", 0)
+        solver.set("ctrl_c", False)
         solver.set("rlimit", limits.effort)
         solver.set("timeout", int(limits.seconds * 1000))
         first, step = action == INITIALLY, theory.action(action)

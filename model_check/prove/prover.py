@@ -32,7 +32,7 @@ class Limits:
     bounds the wait for one question all the same.
     """
 
-    effort: int = 20_000_000
+    effort: int = 2_000_000
     seconds: float = 30
 
 
@@ -74,6 +74,7 @@ class Prover:
             return Proving(Answer.UNKNOWN, (), 0, time.perf_counter() - began, str(error))
         solver = z3.SimpleSolver()
         solver.set("random_seed", 0)
+        solver.set("ctrl_c", False)
         solver.set("rlimit", self.limits.effort)
         solver.set("timeout", int(self.limits.seconds * 1000))
         solver.add(broken)

@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 
-from model_check.explore import Counterexample, explore
+from model_check.explore import Counterexample, MemoryShort, explore
 from model_check.prove.induction import Proof, prove
 from model_check.prove.prover import Answer, Limits
 from model_check.prove.report import WRITERS, Report, conclusion, show
@@ -18,8 +18,8 @@ from reef_ref.cli.catalogue import (
     build_mutant,
     find_mutant,
     find_protocol,
-    find_scope,
     known_lemmas,
+    known_scopes,
 )
 from reef_ref.cli.check import processors
 from reef_ref.cli.output import check_writable, display, status, write
@@ -28,8 +28,6 @@ from spec.lang import Protocol
 
 STATUS = {Answer.HOLDS: Status.HOLDS, Answer.VIOLATED: Status.VIOLATED, Answer.UNKNOWN: Status.UNDETERMINED}
 PROCESSES = 2
-STORY_SCOPE = "smoke"
-"""Where a mutant's mistake is explored, so that it is also told from the start."""
 
 
 def run_prove(
@@ -51,7 +49,7 @@ def run_prove(
         raise Trouble("--all takes neither --mutant nor --property, which belong to one protocol")
     for name in names:
         check_claims(name, mutant, only)
-    reports = []
+    reports: list[Report] = []
     for name in names:
         proof = _prove(name, mutant, only, Limits(seconds=max_seconds), workers or min(PROCESSES, processors()))
         explored = _explored(name, mutant) if mutant and proof.answer is not Answer.HOLDS else None
@@ -93,6 +91,8 @@ def _prove(name: str, mutant: str | None, only: Collection[str] | None, limits: 
 
         try:
             return prove(partial(theory_of, name, mutant), claims=only, limits=limits, workers=workers, progress=tick)
+        except KeyboardInterrupt:
+            raise Trouble(f"undetermined: interrupted before {told} was ready", Status.UNDETERMINED) from None
         except BrokenProcessPool:
             raise Trouble(
                 f"undetermined: a process that proved {told} was killed, perhaps for memory; try --workers 1",
@@ -101,12 +101,16 @@ def _prove(name: str, mutant: str | None, only: Collection[str] | None, limits: 
 
 
 def _explored(name: str, mutant: str) -> Counterexample | None:
-    """The shortest run in which the mutant breaks what it says that it breaks."""
+    """The shortest run in which the mutant breaks what it says that it breaks, in the first of its named worlds."""
+    scope = next(iter(known_scopes(name).values()), None)
+    if scope is None:
+        return None
     wrong = find_mutant(name, mutant)
     built: Protocol = build_mutant(wrong)
-    return explore(
-        built, find_scope(name, STORY_SCOPE, built), only=[wrong.breaks], workers=processors()
-    ).counterexample
+    try:
+        return explore(built, scope, only=[wrong.breaks], workers=processors()).counterexample
+    except MemoryShort:
+        return None
 
 
 def _deliver(reports: Sequence[Report], report_format: str, output: Path | None) -> None:

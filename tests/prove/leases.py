@@ -1,4 +1,4 @@
-"""A tiny protocol: one engine at a time holds a lease, of ever growing terms. With its lemma, and with a wrong guard."""
+"""A tiny protocol: one engine at a time holds a lease, of ever growing terms; with its lemmas, and a wrong guard."""
 
 from __future__ import annotations
 

@@ -60,15 +60,11 @@ def test_lemmas_hold_in_every_state_of_the_small_world() -> None:
     assert {found.outcome(name).verdict for name in LEMMAS} == {Verdict.HOLDS}
 
 
-BROKEN = (
-    "no-flush",
-    "latch-after-pause",
-    "retry-assumes-nothing-moved",
-    "new-id-on-retry",
-)
+SAFETY = [name for name, mutant in MUTANTS.items() if mutant.breaks in publication.properties]
+"""What the others break says what can be reached, which no induction is about."""
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", SAFETY)
 def test_a_wrong_protocol_breaks_an_obligation(name: str) -> None:
     """One of an action that was changed, in a small world, as the definition confirms."""
     wrong = MUTANTS[name].build()
