@@ -71,12 +71,11 @@ class Told:
 class Story:
     """A run that breaks a claim, told.
 
-    `title` stands above it, where that should not say how the protocol comes to violate the claim. `outset` says what the
+    `title` stands above it where it does not tell how the protocol comes to violate the claim. `outset` says what the
     first state is: one of those at first, or any that a proof by induction has to consider. `setting` holds what that
-    state was free to choose, `ending` the fields that the claim speaks of in the last state,
-    `why` the parts of `formula` that decide it there. `lanes` are the actors that occur, then every element of the
-    sorts whose elements act or are acted on. `loop` is there
-    where the run never ends.
+    state was free to choose, `ending` the fields that the claim speaks of in the last state, `why` the parts of
+    `formula` that decide it there. `lanes` are the actors that occur, then every element of the sorts whose elements
+    act or are acted on. `loop` is there where the run never ends.
     """
 
     protocol: str
@@ -313,13 +312,13 @@ def lines(story: Story, width: int = 100) -> Iterator[Line]:
 
 def _length(story: Story) -> str:
     if story.loop is None:
-        return f"in {_steps_infirst_sentence(len(story.steps))}"
+        return f"in {_steps_in_words(len(story.steps))}"
     repeated = len(story.steps) - story.loop.begins
-    way = f"in {_steps_infirst_sentence(story.loop.begins)}"
+    way = f"in {_steps_in_words(story.loop.begins)}"
     return f"{way} and then {repeated} again and again" if repeated else f"{way}, and nothing more"
 
 
-def _steps_infirst_sentence(count: int) -> str:
+def _steps_in_words(count: int) -> str:
     return f"{count} step{'' if count == 1 else 's'}"
 
 

@@ -206,6 +206,8 @@ def _explored_only(proof: Proof) -> Iterator[tuple[str, str]]:
     yield from proof.theory.bounded_only.items()
     for name in proof.theory.protocol.recoveries:
         yield name, "says what can be reached, and not what is always true"
+    for name in proof.theory.protocol.eventualities:
+        yield name, "says what happens in the end, and not what is always true"
 
 
 # Text
