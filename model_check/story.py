@@ -71,9 +71,11 @@ class Told:
 class Story:
     """A run that breaks a claim, told.
 
-    `setting` holds what the first state was free to choose, `ending` the fields that the claim speaks of in the last
-    state, `why` the parts of `formula` that decide it there. `lanes` are the actors that occur, then every element of
-    the sorts whose elements act or are acted on. `loop` is there where the run never ends.
+    `title` stands above it where it does not tell how the protocol comes to violate the claim. `outset` says what the
+    first state is: one of those at first, or any that a proof by induction has to consider. `setting` holds what that
+    state was free to choose, `ending` the fields that the claim speaks of in the last state, `why` the parts of
+    `formula` that decide it there. `lanes` are the actors that occur, then every element of the sorts whose elements
+    act or are acted on. `loop` is there where the run never ends.
     """
 
     protocol: str
@@ -82,6 +84,8 @@ class Story:
     kind: str
     doc: str
     lanes: tuple[str, ...]
+    title: str
+    outset: str
     opening: str
     setting: tuple[tuple[str, str], ...]
     steps: tuple[Told, ...]
@@ -124,6 +128,8 @@ def tell(counterexample: Counterexample) -> Story:
         kind=counterexample.kind,
         doc=first_sentence(counterexample.doc),
         lanes=_lanes(counterexample),
+        title="",
+        outset="at first",
         opening=first_sentence(initial.doc),
         setting=tuple((f.name, field_values(space, f, run[0][1])) for f in _free(space)),
         steps=tuple(_steps(counterexample)),
@@ -285,9 +291,10 @@ def _read(space: Space, *nodes: Node) -> list[Field]:
 
 def lines(story: Story, width: int = 100) -> Iterator[Line]:
     """The story as lines of styled spans, styles by rich's names."""
-    yield from _wrapped(f"How {story.protocol} comes to violate {story.claim}, {_length(story)}", width, 0, "bold")
+    title = story.title or f"How {story.protocol} comes to violate {story.claim}, {_length(story)}"
+    yield from _wrapped(title, width, 0, "bold")
     yield ()
-    yield (("  0. ", "bold"), ("at first", "green"))
+    yield (("  0. ", "bold"), (story.outset, "green"))
     yield from _wrapped(story.opening, width, 5)
     yield from _table(story.setting, width, 7)
     for step in story.steps:
@@ -309,13 +316,13 @@ def lines(story: Story, width: int = 100) -> Iterator[Line]:
 
 def _length(story: Story) -> str:
     if story.loop is None:
-        return f"in {_steps_infirst_sentence(len(story.steps))}"
+        return f"in {_steps_in_words(len(story.steps))}"
     repeated = len(story.steps) - story.loop.begins
-    way = f"in {_steps_infirst_sentence(story.loop.begins)}"
+    way = f"in {_steps_in_words(story.loop.begins)}"
     return f"{way} and then {repeated} again and again" if repeated else f"{way}, and nothing more"
 
 
-def _steps_infirst_sentence(count: int) -> str:
+def _steps_in_words(count: int) -> str:
     return f"{count} step{'' if count == 1 else 's'}"
 
 

@@ -184,6 +184,41 @@ def liveness(
 
 
 @app.command()
+def prove(
+    protocol: ProtocolName = "publication",
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Every protocol that 'list' names.")] = False,
+    mutant: MutantName = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="NAME", help="Only this, and what it rests on; may be given again."),
+    ] = None,
+    each: Annotated[bool, typer.Option("--each", help="Tell every obligation, not only every claim.")] = False,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes.  [default: two]")] = None,
+    max_seconds: Annotated[float, typer.Option(min=0.1, help="For one question to z3, before it is unknown.")] = 60,
+    report_format: Annotated[TableFormat, typer.Option("--format", help="Of the report.")] = TableFormat.TEXT,
+    output: Output = None,
+) -> int:
+    """Prove a protocol for worlds of every size, by induction.
+
+    Every property holds at first and is kept by every action. Where a step breaks one, it is told with its state.
+    """
+    from reef_ref.cli.prove import run_prove
+
+    return run_prove(
+        protocol,
+        everything=everything,
+        mutant=mutant,
+        only=only,
+        each=each,
+        workers=workers,
+        max_seconds=max_seconds,
+        report_format=report_format.value,
+        output=output,
+    )
+
+
+@app.command()
 def mutants(
     protocol: ProtocolName = "publication",
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 import typing
@@ -12,6 +13,7 @@ from typing import Any
 
 from reef_ref.cli.trouble import Trouble, unknown
 from spec.lang import Misuse, Protocol, Scope
+from spec.lang.lemmas import Lemmas
 
 
 class Mutant(typing.Protocol):
@@ -39,16 +41,19 @@ class Mutant(typing.Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a protocol, its named scopes and its mutants lie, each as ``module:attribute``."""
+    """Where a protocol, its named scopes, its mutants and its lemmas lie, each as ``module:attribute``."""
 
     protocol: str
     scopes: str
     mutants: str
+    lemmas: str
 
 
 def _in_spec(name: str) -> Entry:
     package = f"spec.{name}"
-    return Entry(f"{package}:{name}", f"{package}.scopes:SCOPES", f"{package}.mutants:MUTANTS")
+    return Entry(
+        f"{package}:{name}", f"{package}.scopes:SCOPES", f"{package}.mutants:MUTANTS", f"{package}.lemmas:LEMMAS"
+    )
 
 
 PROTOCOLS = {name: _in_spec(name) for name in ("publication", "serving", "adapters")}
@@ -138,7 +143,7 @@ def _entry(name: str) -> Entry:
     # Protocols of one's own lie beside where the command is called, as for `python -m`.
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
-    return Entry(name, f"{module}:SCOPES", f"{module}:MUTANTS")
+    return Entry(name, f"{module}:SCOPES", f"{module}:MUTANTS", f"{module}:LEMMAS")
 
 
 def _module(name: str) -> Any:
@@ -216,6 +221,17 @@ def known_mutants(protocol: str) -> Mapping[str, Mutant]:
     return _named(_entry(protocol).mutants)
 
 
+def known_lemmas(protocol: str) -> Lemmas | None:
+    """The lemmas of a protocol, and what its proofs rest on; none where it has none."""
+    module, _, attribute = _entry(protocol).lemmas.partition(":")
+    if protocol in PROTOCOLS and importlib.util.find_spec(module) is None:
+        return None
+    found = getattr(_module(module), attribute, None)
+    if found is not None and not isinstance(found, Lemmas):
+        raise Trouble(f"{module}:{attribute} is a {type(found).__name__}: spec.lang.lemmas.Lemmas is needed")
+    return found
+
+
 def find_mutant(protocol: str, name: str) -> Mutant:
     """A mutant by its name."""
     mutants = known_mutants(protocol)
@@ -246,6 +262,7 @@ __all__ = [
     "find_protocol",
     "find_scope",
     "judged",
+    "known_lemmas",
     "known_mutants",
     "known_scopes",
 ]

@@ -314,7 +314,7 @@ class Protocol:
             for key in field.keys:
                 add(key)
             add(field.sort)
-        for node in self._nodes():
+        for node in self.nodes():
             add(sort_of(node))
         return tuple(found)
 
@@ -322,10 +322,11 @@ class Protocol:
     def asymmetric(self) -> frozenset[str]:
         """The index sorts of which the protocol names a particular element: those are not interchangeable."""
         return frozenset(
-            node.sort.name for node in self._nodes() if isinstance(node, Const) and isinstance(node.sort, IndexSort)
+            node.sort.name for node in self.nodes() if isinstance(node, Const) and isinstance(node.sort, IndexSort)
         )
 
-    def _nodes(self) -> Iterable[Node]:
+    def nodes(self) -> Iterable[Node]:
+        """Every node of its actions and claims, and the variables that they bind."""
         actions = [*self.actions.values(), *([self.initial] if self.initial else [])]
         for action in actions:
             yield from action.params

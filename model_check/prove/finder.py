@@ -1,0 +1,143 @@
+"""Counterexamples to induction: a step, in a small world, that breaks a claim from a state that keeps the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import z3
+
+from model_check.evaluate import Instance, Refused, Space, State
+from model_check.prove.connectives import Expr, negation
+from model_check.prove.ground import Ground
+from model_check.prove.prover import Limits
+from model_check.prove.theory import INITIALLY, Theory
+from model_check.prove.views import After, Nothing
+from spec.lang import Scope
+from spec.lang.nodes import Const, IndexSort, NaturalSort
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that breaks a claim, confirmed by `evaluate`.
+
+    `before` is none in the obligation that a claim holds at first; where a claim must follow in every state there is
+    no step, so that `args` and `after` are none. `sizes` is the world, as in a `Scope`.
+    """
+
+    sizes: tuple[tuple[str, int], ...]
+    before: State | None
+    args: tuple[int, ...] | None
+    after: State | None
+
+    @property
+    def scope(self) -> Scope:
+        """The world of the step."""
+        return Scope("small", dict(self.sizes), "the smallest in which the step was found")
+
+
+class Finder:
+    """Looks for such steps in worlds of growing size, each translated once."""
+
+    def __init__(self, theory: Theory, limits: Limits) -> None:
+        self.theory = theory
+        self.limits = limits
+        self._worlds: dict[tuple[tuple[str, int], ...], _World] = {}
+
+    def find(self, claim: str, action: str, assuming: Collection[str]) -> Step | None:
+        """The step in the smallest world that has one; none where no world that was tried has one."""
+        for sizes in self._sizes():
+            world = self._worlds.get(sizes)
+            if world is None:
+                world = self._worlds[sizes] = _World(self.theory, sizes)
+            if found := world.find(claim, action, assuming, self.limits):
+                return found
+        return None
+
+    def _sizes(self) -> Iterator[tuple[tuple[str, int], ...]]:
+        sorts = self.theory.protocol.sorts
+        index = [s.name for s in sorts if isinstance(s, IndexSort)]
+        natural = [s.name for s in sorts if isinstance(s, NaturalSort)]
+        for elements, largest in ((1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (3, 4)):
+            sizes = {name: max(elements, self._named.get(name, 0)) for name in index}
+            yield tuple((sizes | dict.fromkeys(natural, largest)).items())
+
+    @cached_property
+    def _named(self) -> dict[str, int]:
+        """How many elements of each index sort must be there for those that the protocol names."""
+        least: dict[str, int] = {}
+        for node in self.theory.protocol.nodes():
+            if isinstance(node, Const) and isinstance(node.sort, IndexSort):
+                least[node.sort.name] = max(least.get(node.sort.name, 0), node.value + 1)
+        return least
+
+
+class _World:
+    """One world of a theory."""
+
+    def __init__(self, theory: Theory, sizes: tuple[tuple[str, int], ...]) -> None:
+        self._theory = theory
+        self._sizes = sizes
+        self._ground = Ground(theory.protocol, Scope("small", dict(sizes), "tried"))
+        self._assumed: dict[str, Expr] = {}
+
+    @property
+    def _space(self) -> Space:
+        return self._ground.space
+
+    def find(self, claim: str, action: str, assuming: Collection[str], limits: Limits) -> Step | None:
+        """A step in this world, or none, or none in time."""
+        ground, theory = self._ground, self._theory
+        node, stepwise = theory.claims[claim].node, theory.claims[claim].stepwise
+        solver = z3.SolverFor("QF_BV")
+        solver.set("random_seed", 0)
+        solver.set("ctrl_c", False)
+        solver.set("rlimit", limits.effort)
+        solver.set("timeout", int(limits.seconds * 1000))
+        first, step = action == INITIALLY, theory.action(action)
+        if not first:
+            solver.add(ground.before.domain(), *(self._assume(name) for name in assuming))
+        condition, env = ground.translator.condition, {}
+        if step is None:
+            solver.add(negation(condition(node, ground.before, None, {})))
+        else:
+            env = {p: z3.Const(f"{p.name}!", ground.world.sort(p.sort)) for p in step.params}
+            before = Nothing(ground.world) if first else ground.before
+            after = After(ground.translator, before, step, env)
+            kept = condition(node, before, after, {}) if stepwise else condition(node, after, None, {})
+            solver.add(*ground.possible(step, env, before), negation(kept))
+            solver.add(*(ground.world.within(p.sort, env[p]) for p in step.params))
+        if solver.check() != z3.sat:
+            return None
+        model = solver.model()
+        state = None if first else ground.before.state(model)
+        if step is None:
+            assert state is not None
+            self._confirm(assuming, state)
+            assert not self._space.holds(node, state), f"evaluate does not find {claim} broken"
+            return Step(self._sizes, state, None, None)
+        values = [model.eval(env[p], model_completion=True) for p in step.params]
+        args = tuple(int(z3.is_true(v)) if z3.is_bool(v) else int(v.as_long()) for v in values)
+        return self._replayed(claim, Instance(step, args), state, assuming)
+
+    def _assume(self, name: str) -> Expr:
+        if name not in self._assumed:
+            self._assumed[name] = self._ground.holds(self._theory.claims[name].node)
+        return self._assumed[name]
+
+    def _confirm(self, assumed: Collection[str], state: State) -> None:
+        false = [name for name in assumed if not self._space.holds(self._theory.claims[name].node, state)]
+        assert not false, f"evaluate finds that {', '.join(false)} does not hold before the step"
+
+    def _replayed(self, claim: str, instance: Instance, before: State | None, assumed: Collection[str]) -> Step:
+        """The step as `evaluate` takes it. What it does not confirm is an error of the translation, and no finding."""
+        space, found = self._space, self._theory.claims[claim]
+        start = before if before is not None else (0,) * space.cells
+        after = space.step(start, instance)
+        assert not isinstance(after, Refused), f"evaluate does not take {space.instance_name(instance)}: {after.value}"
+        if before is not None:
+            self._confirm(assumed, before)
+        holds = space.holds(found.node, start, after) if found.stepwise else space.holds(found.node, after)
+        assert not holds, f"evaluate does not find {claim} broken by {space.instance_name(instance)}"
+        return Step(self._sizes, before, instance.args, after)

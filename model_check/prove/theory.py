@@ -1,0 +1,120 @@
+"""What there is to prove: the claims of a protocol with its lemmas, and what a proof by induction owes for each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from model_check.explore import DEAD_END
+from spec.lang import Misuse, Protocol
+from spec.lang.lemmas import Lemmas
+from spec.lang.nodes import And, Exists, Node, Or, Read, walk
+from spec.lang.protocol import Action, Property
+
+INITIALLY: Final = "initially"
+"""Stands for the action where a claim must hold in the first states."""
+EVERYWHERE: Final = "everywhere"
+"""Stands for the action where a claim must follow from others in every state."""
+
+
+@dataclass(frozen=True)
+class Theory:
+    """A protocol whose properties include its lemmas, and what their proofs rest on.
+
+    `uses` names, for a claim, the others that are assumed; a claim that it does not name assumes every one.
+    """
+
+    protocol: Protocol
+    lemmas: frozenset[str]
+    uses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    bounded_only: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, protocol: Protocol, lemmas: Lemmas | None = None) -> Theory:
+        """The theory of a protocol, or of a variant of the protocol that the lemmas were declared for."""
+        if lemmas is None:
+            return cls(protocol, frozenset())
+        full = protocol.variant(protocol.name, protocol.doc)
+        full.properties |= dict(lemmas)
+        return cls(full, frozenset(lemmas), lemmas.uses, lemmas.bounded_only)
+
+    @cached_property
+    def claims(self) -> dict[str, Property]:
+        """Every claim: properties, lemmas, and that no state is a dead end."""
+        return {**self.protocol.properties, DEAD_END: _no_dead_end(self.protocol)}
+
+    def kind(self, claim: str) -> str:
+        """What reports call a claim: property, step property, lemma or dead end."""
+        if claim == DEAD_END:
+            return "dead end"
+        if claim in self.lemmas:
+            return "lemma"
+        return "step property" if self.claims[claim].stepwise else "property"
+
+    def assumed(self, claim: str) -> tuple[str, ...]:
+        """The claims that hold before a step, for the sake of this one; of one state, it is assumed itself."""
+        own = () if self.claims[claim].stepwise or claim == DEAD_END else (claim,)
+        return tuple(dict.fromkeys((*own, *self.uses.get(claim, self.invariants))))
+
+    @cached_property
+    def invariants(self) -> tuple[str, ...]:
+        """The claims that can be assumed: those about one state."""
+        return tuple(name for name, claim in self.protocol.properties.items() if not claim.stepwise)
+
+    def needed(self, claims: Collection[str] | None) -> tuple[str, ...]:
+        """The claims, and all that they rest on, in order of declaration; none: every one.
+
+        Raises:
+            Misuse: a claim is unknown.
+        """
+        if claims is None:
+            return tuple(self.claims)
+        for name in claims:
+            if name not in self.claims:
+                raise Misuse(f"{self.protocol.name} has no claim {name!r} that could be proved by induction")
+        found, open_ = set(claims), list(claims)
+        while open_:
+            new = set(self.assumed(open_.pop())) - found
+            found |= new
+            open_ += new
+        return tuple(name for name in self.claims if name in found)
+
+    def obligations(self, claim: str) -> Iterator[str]:
+        """The actions that must keep a claim, with `INITIALLY` before those, or `EVERYWHERE` instead of them."""
+        if claim == DEAD_END:
+            yield EVERYWHERE
+            return
+        if not self.claims[claim].stepwise:
+            yield INITIALLY
+        yield from self.protocol.actions
+
+    def action(self, name: str) -> Action | None:
+        """The action of an obligation; none where there is no step."""
+        return (
+            None if name == EVERYWHERE else self.protocol.initial if name == INITIALLY else self.protocol.actions[name]
+        )
+
+    def unmoved(self, claim: str, action: str) -> bool:
+        """The action writes nothing that the claim, which is about one state, reads."""
+        if action in (INITIALLY, EVERYWHERE) or self.claims[claim].stepwise:
+            return False
+        return not self._read(claim) & self.protocol.actions[action].written
+
+    def _read(self, claim: str) -> frozenset[str]:
+        return frozenset(part.field.name for part in walk(self.claims[claim].node) if isinstance(part, Read))
+
+
+def _no_dead_end(protocol: Protocol) -> Property:
+    """Some action that is no fault is possible, or the state is one of rest."""
+    possible: list[Node] = [goal.node for goal in protocol.rest.values()]
+    for action in protocol.actions.values():
+        if action.kind == "fault":
+            continue
+        node: Node = And(action.guard)
+        for param in reversed(action.params):
+            node = Exists(param, node)
+        possible.append(node)
+    doc = "Where nothing but a fault can happen any more, the protocol says that it may rest."
+    return Property(DEAD_END, doc, Or(tuple(possible)), stepwise=False)
