@@ -209,7 +209,7 @@ def release(s: State, weights_too: Bool) -> Step:
     return when(s.paused, nobody_runs(s)).then(
         kv_out=True,
         weights_out=s.weights_out | weights_too,
-        weights=ite(weights_too & ~s.backup, UNLOADED, s.weights),
+        weights=ite(~weights_too | s.backup, s.weights, UNLOADED),
         **empty_tree(),
     )
 
