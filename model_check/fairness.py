@@ -56,9 +56,14 @@ class Obligation:
 
 
 def obligations(space: Space) -> tuple[Obligation, ...]:
-    """Everything that a fair run in this scope has to keep."""
+    """Everything that a fair run in this scope has to keep.
+
+    Raises:
+        Misuse: an assumption does not fit the actions that it names.
+    """
     found = []
     for assumption in space.protocol.assumptions.values():
+        space.protocol.check_assumption(assumption)
         for choice in itertools.product(*(range(space.scope.cardinality(var.sort)) for var in assumption.params)):
             constants = {var: Const(var.sort, value) for var, value in zip(assumption.params, choice, strict=True)}
             where = grounded(assumption.where, constants)

@@ -251,23 +251,29 @@ class Protocol:
             if not (isinstance(fair, Fair) and fair.actions):
                 raise Misuse("must answer weakly_fair(...) or strongly_fair(...) of some actions")
             where = _condition(fair.where, params)
-            assumption = Assumption(name, doc, fair.strength, fair.actions, params, where)
-            self._check_fair(assumption)
+        assumption = Assumption(name, doc, fair.strength, fair.actions, params, where)
+        self.check_assumption(assumption)
         self._new(self.assumptions, name, "assumption")
         self.assumptions[name] = assumption
         return fn
 
-    def _check_fair(self, assumption: Assumption) -> None:
-        for called in assumption.actions:
-            action = self.actions.get(called)
-            if action is None:
-                raise Misuse(f"no action {called!r} to be fair to")
-            if action.kind == "fault":
-                raise Misuse(f"{called} is a fault: nobody counts on it, and it happens finitely often")
-            for param in assumption.params:
-                if param not in action.params:
-                    named = ", ".join(f"{var.name}: {var.sort.name}" for var in action.params)
-                    raise Misuse(f"{called} takes no {param.name}: {param.sort.name}, but {named or 'nothing'}")
+    def check_assumption(self, assumption: Assumption) -> None:
+        """Readers ask again, for a variant may have put other actions in place.
+
+        Raises:
+            Misuse: it is of an action that is not there, that is a fault, or that has not its parameters.
+        """
+        with _named(f"{self.name}: assumption {assumption.name}"):
+            for called in assumption.actions:
+                action = self.actions.get(called)
+                if action is None:
+                    raise Misuse(f"no action {called!r} to be fair to")
+                if action.kind == "fault":
+                    raise Misuse(f"{called} is a fault: nobody counts on it, and it happens finitely often")
+                for param in assumption.params:
+                    if param not in action.params:
+                        named = ", ".join(f"{var.name}: {var.sort.name}" for var in action.params)
+                        raise Misuse(f"{called} takes no {param.name}: {param.sort.name}, but {named or 'nothing'}")
 
     def eventuality(self, fn: Declared) -> Declared:
         """Declare what happens in the end: ``(s, ...) -> wherever(...).leads_to(...)``, for all parameters."""
@@ -365,9 +371,6 @@ class Protocol:
         if old is None:
             raise Misuse(f"{self.name}: no action {fn.__name__!r} to replace")
         self.actions[old.name] = self._trace(fn, old.kind, by=old.by, on=old.on, doc=old.doc)
-        for assumption in self.assumptions.values():
-            with _named(f"{self.name}: assumption {assumption.name}"):
-                self._check_fair(assumption)
 
     def replace_initial(self, fn: Callable[..., Step]) -> None:
         """Put other first states in place."""

@@ -4,8 +4,8 @@ Requests are queued, prefilled in chunks, decoded and answered; what they comput
 reuse. One result runs ahead of the scheduler. A driver pauses in place, to retract or to abort, flushes, releases
 memory, sends a load in one part or in several, and continues. No request may ever run on what another load left.
 
-Start reading in `state`; then `scheduler` (what happens to requests), `control` (what a driver asks for) and
-`properties` (what must be true all the same).
+Start reading in `state`; then `scheduler` (what happens to requests), `control` (what a driver asks for), `properties`
+(what must be true all the same) and `liveness` (what then happens in the end).
 
 What is abstracted. Every prompt is the same, so that an adapter alone is the key of its one entry. A batch is one
 request. A control call is one step, but for a pause, which lasts until the scheduler is through with it. The queue's
@@ -17,7 +17,7 @@ device only; and the idle test as `reef_ref.sglang` relaxes it. The driver is th
 before it sends, never by the update itself.
 """
 
-from spec.serving import control, properties, scheduler
+from spec.serving import control, liveness, properties, scheduler
 from spec.serving.state import serving
 
-__all__ = ["control", "properties", "scheduler", "serving"]
+__all__ = ["control", "liveness", "properties", "scheduler", "serving"]

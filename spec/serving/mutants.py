@@ -1,16 +1,17 @@
 """Wrong engines and wrong drivers, each with what it breaks and the reports that taught it.
 
-A mutant is the serving protocol with one mistake built in; `breaks` names the property or recovery that must notice.
-Reports are numbered as in the reference texts: ``C`` rows are public reports on other systems and on upstream, ``X``
-rows what reading SGLang's code foretells, ``M`` and ``H`` the mutations and holes of the reference text. ``S13``,
-``L1`` and the like are invariants whose breach nobody reported yet, ``section 6`` a section of the text on SGLang.
+A mutant is the serving protocol with one mistake built in; `breaks` names the property, recovery or eventuality that
+must notice. Reports are numbered as in the reference texts: ``C`` rows are public reports on other systems and on
+upstream, ``X`` rows what reading SGLang's code foretells, ``M`` and ``H`` the mutations and holes of the reference
+text. ``S13``, ``L1`` and the like are invariants whose breach nobody reported yet, ``section 6`` a section of the text
+on SGLang.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-from spec.lang import Bool, Protocol, Step, Value, all_of, each, exists, forall, ite, when
+from spec.lang import Bool, Fair, Protocol, Step, Value, all_of, each, exists, forall, ite, strongly_fair, when
 from spec.lang.mutants import Mutants, amend, not_asking, not_writing, only_where
 from spec.lang.nodes import walk
 from spec.lang.terms import key_sort, lift
@@ -637,6 +638,26 @@ def second_chunked_request(p: Protocol) -> None:
 def limit_not_asked(p: Protocol) -> None:
     """A new request is queued however full the queue is."""
     not_asking(p, "admit", "limited")
+
+
+# What happens in the end: nothing wrong is ever done, and something is never done
+
+
+@mutant("every_request_is_answered", "L1")
+def requests_get_no_whole_turn(p: Protocol) -> None:
+    """Pauses come so often that a prompt is sent back after its first chunk, each time."""
+    p.remove_assumption("pauses_leave_time")
+
+    @p.assumption
+    def prompts_are_begun(s: State, r: Request) -> Fair:
+        """Requests are started, and mostly in chunks."""
+        return strongly_fair("start")
+
+
+@mutant("every_pause_ends", "L2")
+def driver_leaves_the_engine_paused(p: Protocol) -> None:
+    """A driver that is gone after the pause leaves an engine that nobody else may continue."""
+    p.remove_assumption("the_driver_continues")
 
 
 NOT_HERE = MappingProxyType(

@@ -645,5 +645,7 @@ SHOWN_BY = {
     "engine_continues": "kept_resident",
     "engine_is_repaired": "half_updated",
     "requests_end": "stamped_anew",
+    "every_request_is_answered": "stamped_anew",
+    "every_pause_ends": "flushed_with_work",
 }
-"""The goal that shows, for each property and recovery, that what it speaks of happens."""
+"""The goal that shows, for each claim, that what it speaks of happens."""

@@ -256,8 +256,9 @@ def test_fairness_follows_the_actions_of_a_variant(protocol: Protocol) -> None:
         return when().then(target=0)
 
     changed, smaller = protocol.variant("changed", ""), protocol.variant("smaller", "")
+    changed.replace_action(load)
     with pytest.raises(Misuse, match="changed: assumption loads: load takes no e: Engine, but nothing"):
-        changed.replace_action(load)
+        changed.check_assumption(changed.assumptions["loads"])
     smaller.remove_action("load")
     assert not smaller.assumptions
     assert protocol.assumptions["loads"].actions == ("load",)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from model_check.explore import explore
+from model_check.liveness import judge
 from model_check.mutate import Fate, mutate
 from spec.serving import serving
 from spec.serving.mutants import MUTANTS, NOT_HERE, UNMISSED
@@ -16,9 +17,10 @@ from tests.cases.table import ROWS
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_is_killed_by_the_claim_that_it_names(name: str) -> None:
-    """The property or recovery that the mutant names is violated, and the story ends with a step."""
+    """The claim that the mutant names is violated, and the story ends with a step."""
     mutant = MUTANTS[name]
-    found = explore(mutant.build(), SCOPES["smoke"], only=[mutant.breaks], workers=1)
+    judging = judge if mutant.breaks in serving.eventualities else explore
+    found = judging(mutant.build(), SCOPES["smoke"], only=[mutant.breaks], workers=1)
     assert found.counterexample is not None
     assert found.counterexample.claim == mutant.breaks
     assert found.counterexample.steps > 0
@@ -26,18 +28,19 @@ def test_is_killed_by_the_claim_that_it_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_each_is_another_protocol(name: str) -> None:
-    """A mutant changes the first states or the steps, and no claim."""
+    """A mutant changes the first states, the steps or what is counted on, and no claim."""
     mutant = MUTANTS[name]
     wrong = mutant.build()
     assert wrong.doc == mutant.doc != ""
-    assert (wrong.initial, wrong.actions) != (serving.initial, serving.actions)
-    for table in ("properties", "recoveries", "goals", "rest"):
+    assert any(getattr(wrong, part) != getattr(serving, part) for part in ("initial", "actions", "assumptions"))
+    for table in ("properties", "recoveries", "eventualities", "goals", "rest"):
         assert getattr(wrong, table) == getattr(serving, table)
 
 
 def test_every_claim_is_broken_by_a_mutant() -> None:
-    """Each property and recovery has a wrong protocol that it must notice."""
-    assert {m.breaks for m in MUTANTS.values()} == set(serving.properties) | set(serving.recoveries)
+    """Each property, recovery and eventuality has a wrong protocol that it must notice."""
+    claims = {*serving.properties, *serving.recoveries, *serving.eventualities}
+    assert {m.breaks for m in MUTANTS.values()} == claims
 
 
 def test_every_report_is_answered() -> None:
