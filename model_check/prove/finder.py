@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,8 +14,11 @@ from model_check.prove.ground import Ground
 from model_check.prove.prover import Limits
 from model_check.prove.theory import INITIALLY, Theory
 from model_check.prove.views import After, Nothing
-from spec.lang import Scope
+from spec.lang import Protocol, Scope
 from spec.lang.nodes import Const, IndexSort, NaturalSort
+
+Sizes = tuple[tuple[str, int], ...]
+"""How large a world is, as in a `Scope`, but to be looked things up by."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Step:
     no step, so that `args` and `after` are none. `sizes` is the world, as in a `Scope`.
     """
 
-    sizes: tuple[tuple[str, int], ...]
+    sizes: Sizes
     before: State | None
     args: tuple[int, ...] | None
     after: State | None
@@ -38,24 +41,40 @@ class Step:
 
 
 class Finder:
-    """Looks for such steps in worlds of growing size, each translated once."""
+    """Looks for such steps in worlds of growing size, each translated once.
 
-    def __init__(self, theory: Theory, limits: Limits) -> None:
+    Args:
+        theory: what is claimed.
+        limits: how hard to try in each world.
+        sizes: the worlds to look in; none: some small ones.
+    """
+
+    def __init__(self, theory: Theory, limits: Limits, sizes: Sequence[Sizes] | None = None) -> None:
         self.theory = theory
         self.limits = limits
-        self._worlds: dict[tuple[tuple[str, int], ...], _World] = {}
+        self._given = sizes
+        self._worlds: dict[Sizes, _World] = {}
+
+    def having(self, theory: Theory) -> Finder:
+        """One that looks in the same worlds, for a theory of the same protocol with more lemmas, or with fewer."""
+        other = Finder(theory, self.limits, self._given)
+        other._worlds = self._worlds
+        return other
 
     def find(self, claim: str, action: str, assuming: Collection[str]) -> Step | None:
         """The step in the smallest world that has one; none where no world that was tried has one."""
         for sizes in self._sizes():
             world = self._worlds.get(sizes)
             if world is None:
-                world = self._worlds[sizes] = _World(self.theory, sizes)
-            if found := world.find(claim, action, assuming, self.limits):
+                world = self._worlds[sizes] = _World(self.theory.protocol, sizes)
+            if found := world.find(self.theory, claim, action, assuming, self.limits):
                 return found
         return None
 
-    def _sizes(self) -> Iterator[tuple[tuple[str, int], ...]]:
+    def _sizes(self) -> Iterator[Sizes]:
+        if self._given is not None:
+            yield from self._given
+            return
         sorts = self.theory.protocol.sorts
         index = [s.name for s in sorts if isinstance(s, IndexSort)]
         natural = [s.name for s in sorts if isinstance(s, NaturalSort)]
@@ -74,21 +93,20 @@ class Finder:
 
 
 class _World:
-    """One world of a theory."""
+    """One world of a protocol. What a claim says there is translated once, under its name."""
 
-    def __init__(self, theory: Theory, sizes: tuple[tuple[str, int], ...]) -> None:
-        self._theory = theory
+    def __init__(self, protocol: Protocol, sizes: Sizes) -> None:
         self._sizes = sizes
-        self._ground = Ground(theory.protocol, Scope("small", dict(sizes), "tried"))
+        self._ground = Ground(protocol, Scope("small", dict(sizes), "tried"))
         self._assumed: dict[str, Expr] = {}
 
     @property
     def _space(self) -> Space:
         return self._ground.space
 
-    def find(self, claim: str, action: str, assuming: Collection[str], limits: Limits) -> Step | None:
+    def find(self, theory: Theory, claim: str, action: str, assuming: Collection[str], limits: Limits) -> Step | None:
         """A step in this world, or none, or none in time."""
-        ground, theory = self._ground, self._theory
+        ground = self._ground
         node, stepwise = theory.claims[claim].node, theory.claims[claim].stepwise
         solver = z3.SolverFor("QF_BV")
         solver.set("random_seed", 0)
@@ -97,7 +115,7 @@ class _World:
         solver.set("timeout", int(limits.seconds * 1000))
         first, step = action == INITIALLY, theory.action(action)
         if not first:
-            solver.add(ground.before.domain(), *(self._assume(name) for name in assuming))
+            solver.add(ground.before.domain(), *(self._assume(theory, name) for name in assuming))
         condition, env = ground.translator.condition, {}
         if step is None:
             solver.add(negation(condition(node, ground.before, None, {})))
@@ -114,30 +132,32 @@ class _World:
         state = None if first else ground.before.state(model)
         if step is None:
             assert state is not None
-            self._confirm(assuming, state)
+            self._confirm(theory, assuming, state)
             assert not self._space.holds(node, state), f"evaluate does not find {claim} broken"
             return Step(self._sizes, state, None, None)
         values = [model.eval(env[p], model_completion=True) for p in step.params]
         args = tuple(int(z3.is_true(v)) if z3.is_bool(v) else int(v.as_long()) for v in values)
-        return self._replayed(claim, Instance(step, args), state, assuming)
+        return self._replayed(theory, claim, Instance(step, args), state, assuming)
 
-    def _assume(self, name: str) -> Expr:
+    def _assume(self, theory: Theory, name: str) -> Expr:
         if name not in self._assumed:
-            self._assumed[name] = self._ground.holds(self._theory.claims[name].node)
+            self._assumed[name] = self._ground.holds(theory.claims[name].node)
         return self._assumed[name]
 
-    def _confirm(self, assumed: Collection[str], state: State) -> None:
-        false = [name for name in assumed if not self._space.holds(self._theory.claims[name].node, state)]
+    def _confirm(self, theory: Theory, assumed: Collection[str], state: State) -> None:
+        false = [name for name in assumed if not self._space.holds(theory.claims[name].node, state)]
         assert not false, f"evaluate finds that {', '.join(false)} does not hold before the step"
 
-    def _replayed(self, claim: str, instance: Instance, before: State | None, assumed: Collection[str]) -> Step:
+    def _replayed(
+        self, theory: Theory, claim: str, instance: Instance, before: State | None, assumed: Collection[str]
+    ) -> Step:
         """The step as `evaluate` takes it. What it does not confirm is an error of the translation, and no finding."""
-        space, found = self._space, self._theory.claims[claim]
+        space, found = self._space, theory.claims[claim]
         start = before if before is not None else (0,) * space.cells
         after = space.step(start, instance)
         assert not isinstance(after, Refused), f"evaluate does not take {space.instance_name(instance)}: {after.value}"
         if before is not None:
-            self._confirm(assumed, before)
+            self._confirm(theory, assumed, before)
         holds = space.holds(found.node, start, after) if found.stepwise else space.holds(found.node, after)
         assert not holds, f"evaluate does not find {claim} broken by {space.instance_name(instance)}"
         return Step(self._sizes, before, instance.args, after)
