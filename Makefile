@@ -17,7 +17,7 @@ SCENARIOS := $(wildcard reef_ref/scenarios/__main__.py)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-light lint conformance mutants bench bench-smoke figures tla lock clean
+.PHONY: help check test test-light lint conformance mutants bench bench-smoke bench-large figures tla lock clean
 
 help: ## say what there is
 	@sed -n -e '$(if $(ENGINE_TESTS),,/^\(test\|bench\)-engine:/d)' -e '$(if $(SCENARIOS),,/^scenarios:/d)' \
@@ -52,6 +52,9 @@ bench: .venv/.made ## this checker beside SPIN, Rumur and others; events, their 
 
 bench-smoke: .venv/.made ## the same in the smallest world (about a minute)
 	$(LIGHT)/python -m benchmarks.checkers --quick
+
+bench-large: .venv/.made ## 142 million states in 4 GiB, on disk, interrupted and resumed (a quarter of an hour, 6 GB of disk)
+	$(LIGHT)/python -m benchmarks.large
 
 figures: .venv/.made ## measure the README's table of counts again and write it there
 	$(LIGHT)/python -m benchmarks.readme

@@ -10,12 +10,19 @@ import enum
 import resource
 import time
 from collections.abc import Callable, Collection
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
+from model_check.checkpoint import Checkpoint, Unfit
 from model_check.evaluate import Env, Instance, Space, State
 from model_check.graph import Graph
+from model_check.links import Links
 from model_check.record import DEAD_END, Claims
-from model_check.search import Found, MemoryShort, Search
+from model_check.runs import DiskShort
+from model_check.search import Found, MemoryShort
+from model_check.spilling import Spilling
 from model_check.symmetry import symmetric_sorts
 from spec.lang import Assumption, Misuse, Protocol, Scope
 from spec.lang.protocol import Property
@@ -97,7 +104,8 @@ class Exploration:
     `states` counts representatives where `symmetric` is not empty, and `orbits` the states that they stand for (0 where
     it was not asked for, or could not be counted in 64 bits). `per_depth[d]` counts states first met after `d` steps.
     `cuts` counts, per sort, the steps that the scope's bound cut. Times are in seconds, `grown` is the growth of the
-    process's peak memory in bytes. `assumed` is what eventualities were judged under.
+    process's peak memory in bytes, `disk` the most bytes that states took on disk at once (0: all were in memory).
+    `assumed` is what eventualities were judged under.
     """
 
     protocol: str
@@ -119,6 +127,7 @@ class Exploration:
     seconds_ready: float
     seconds: float
     grown: int
+    disk: int = 0
     assumed: tuple[Assumption, ...] = ()
 
     @property
@@ -150,6 +159,7 @@ def explore(
     max_states: int | None = None,
     max_seconds: float | None = None,
     memory: int | None = None,
+    checkpoint: Path | None = None,
     orbits: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
@@ -163,24 +173,38 @@ def explore(
         workers: threads.
         max_states: give up (undetermined) past this many states.
         max_seconds: give up (undetermined) after this time.
-        memory: bytes the search may grow by; none: most of what is free.
+        memory: bytes the search may grow by, before states go to disk; none: most of what is free.
+        checkpoint: a folder that keeps every finished level, so that the same exploration goes on from the last one;
+            none: states that do not fit in memory are in a folder for temporary files meanwhile.
         orbits: also count the states that representatives stand for.
         progress: called at every level and about ten times a second; may raise `Interrupted`.
 
     Raises:
         Misuse: the scope does not fit the protocol, or `only` names something unknown.
-        MemoryShort: the world does not fit in memory.
+        MemoryShort: there is not even memory for the initial states, or to begin on disk.
+        Unfit: the checkpoint is of something else, or torn.
     """
     known = {**protocol.properties, **protocol.recoveries}
     if only is not None and (unknown := sorted(set(only) - set(known) - {DEAD_END})):
         raise Misuse(f"{protocol.name} has no property {unknown[0]!r}; it has {', '.join((*known, DEAD_END))}")
     space = Space(protocol, scope)
-    return _Exploring(space, symmetry, only, workers, memory).run(max_states, max_seconds, orbits, progress)
+    with ExitStack() as stack:
+        kept = None if checkpoint is None else stack.enter_context(closing(Checkpoint(checkpoint)))
+        exploring = _Exploring(space, symmetry, only, workers, memory=memory, checkpoint=kept)
+        stack.callback(exploring.search.close)
+        return exploring.run(max_states, max_seconds, orbits, progress)
 
 
 class _Exploring:
     def __init__(
-        self, space: Space, symmetry: bool, only: Collection[str] | None, workers: int, memory: int | None
+        self,
+        space: Space,
+        symmetry: bool,
+        only: Collection[str] | None,
+        workers: int,
+        *,
+        memory: int | None,
+        checkpoint: Checkpoint | None,
     ) -> None:
         chosen = space.protocol.properties.values()
         properties = [p for p in chosen if only is None or p.name in only]
@@ -198,7 +222,8 @@ class _Exploring:
             recoveries=tuple((r.source, r.target) for r in self.recoveries),
         )
         symmetric = symmetric_sorts(space) if symmetry else ()
-        self.search = Search(space, claims, symmetric, workers, memory)
+        self.checkpoint = checkpoint
+        self.search = Spilling(space, claims, symmetric, workers, memory, checkpoint=checkpoint)
         self.ready = time.perf_counter() - start
 
     def run(
@@ -209,7 +234,7 @@ class _Exploring:
         progress: Callable[[Progress], None] | None,
     ) -> Exploration:
         search, began, peak = self.search, time.perf_counter(), peak_memory()
-        reason = ""
+        reason, complete = "", False
 
         def tick(doing: str = "exploring") -> None:
             nonlocal reason
@@ -230,20 +255,28 @@ class _Exploring:
                 if max_states is not None and search.states > max_states:
                     reason = reason or f"stopped past {max_states:,} states"
                     search.stop()
+            complete = not search.stopped and not search.counts[-1]
             if found:
                 counterexample = self._tell(found)
-            elif not search.stopped and self.recoveries:
-                tick("building the graph")
-                graph = Graph(search, self.recoveries)
+            elif complete and self.recoveries:
+                doing = "building the graph"
+                tick(doing)
+                links = partial(Links, tick=lambda: tick(doing))
+                graph = links(search, self.recoveries) if search.on_disk else Graph(search, self.recoveries)
                 for number, recovery in enumerate(self.recoveries):
-                    tick(f"asking whether {recovery.name.replace('_', ' ')}")
-                    unreachable[recovery.name] = lost = self._unreachable(graph, number)
+                    doing = f"asking whether {recovery.name.replace('_', ' ')}"
+                    tick(doing)
+                    lost = self._unreachable(graph, number)
+                    if search.stopped:
+                        break
+                    unreachable[recovery.name] = lost
                     counterexample = counterexample or lost[1]
         except (Interrupted, KeyboardInterrupt):
             reason = "interrupted"
-        finally:
-            search.close()
-        complete = not reason and not search.counts[-1]
+        except (DiskShort, MemoryShort) as error:
+            reason = str(error)
+        if reason and self.checkpoint is not None:
+            reason += f"; {self.checkpoint.folder} keeps what was found, to go on from"
         outcomes = self._outcomes(counterexample, complete, unreachable)
         verdict, reason = conclude(outcomes, reason)
         counts = search.counts if search.counts[-1] else search.counts[:-1]
@@ -270,6 +303,7 @@ class _Exploring:
             seconds_ready=self.ready,
             seconds=time.perf_counter() - began,
             grown=max(peak_memory() - peak, 0),
+            disk=search.disk,
         )
 
     def _violation(self) -> list[Found]:
@@ -296,7 +330,7 @@ class _Exploring:
         )
         return Counterexample(claim.name, "step property", claim.doc, self.space, (*run, (instance, after)))
 
-    def _unreachable(self, graph: Graph, number: int) -> tuple[Verdict, Counterexample | None]:
+    def _unreachable(self, graph: Graph | Links, number: int) -> tuple[Verdict, Counterexample | None]:
         """Whether some source state has lost the target for good."""
         if graph.lost(number, past_cuts=False) is None:
             return Verdict.HOLDS, None
@@ -324,8 +358,10 @@ class _Exploring:
             verdict = Verdict.VIOLATED if broken == DEAD_END else open_
             result.append(Outcome(DEAD_END, "dead end", _DEAD, verdict, "" if verdict is Verdict.VIOLATED else note))
         for r in self.recoveries:
-            verdict = unreachable.get(r.name, (Verdict.UNDETERMINED, None))[0]
-            why = "" if verdict is not Verdict.UNDETERMINED else note or "the scope's bound cuts the way there"
+            judged = r.name in unreachable
+            verdict = unreachable[r.name][0] if judged else Verdict.UNDETERMINED
+            open_why = "the scope's bound cuts the way there" if judged else note or "it was not judged"
+            why = open_why if verdict is Verdict.UNDETERMINED else ""
             result.append(Outcome(r.name, "recovery", r.doc, verdict, why))
         reached = dict(zip(self.space.protocol.goals, self.search.goals, strict=True))
         for goal in self.space.protocol.goals.values():
@@ -372,6 +408,7 @@ __all__ = [
     "MemoryShort",
     "Outcome",
     "Progress",
+    "Unfit",
     "Verdict",
     "explore",
 ]

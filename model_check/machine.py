@@ -40,6 +40,20 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "reverse": (None, ctypes.c_uint64, *[ctypes.c_void_p] * 6),
     "spread": (None, *[ctypes.c_void_p] * 6, ctypes.c_uint64),
     "orbits": (ctypes.c_uint64, ctypes.c_void_p, *[ctypes.c_uint64] * 2),
+    "sort": (None, ctypes.c_void_p, ctypes.c_uint64),
+    "sift": (ctypes.c_uint64, ctypes.c_void_p, *[ctypes.c_uint64] * 2, ctypes.c_void_p, ctypes.c_uint64),
+    "tally": (None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p),
+    "ask": (None, ctypes.c_void_p, *[ctypes.c_uint64] * 2, ctypes.c_void_p),
+    "link": (
+        ctypes.c_uint64,
+        ctypes.c_void_p,
+        *[ctypes.c_uint64] * 2,
+        ctypes.c_void_p,
+        *[ctypes.c_uint64] * 2,
+        *[ctypes.c_void_p] * 3,
+        ctypes.c_uint32,
+    ),
+    "sweep": (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p),
 }
 
 
@@ -65,6 +79,12 @@ class Machine:
     reverse: Callable[..., None]
     spread: Callable[..., None]
     orbits: Callable[..., int]
+    sort: Callable[..., None]
+    sift: Callable[..., int]
+    tally: Callable[..., None]
+    ask: Callable[..., None]
+    link: Callable[..., int]
+    sweep: Callable[..., int]
 
     def __init__(self, key: str, build: Callable[[], str], effort: int) -> None:
         start = time.perf_counter()

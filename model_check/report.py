@@ -176,6 +176,7 @@ class ExplorationJson(TypedDict):
     seconds_ready: float
     seconds: float
     bytes_grown: int
+    bytes_on_disk: int
 
 
 class SimulationJson(TypedDict):
@@ -198,6 +199,7 @@ class SimulationJson(TypedDict):
     goals: dict[str, int]
     judged: list[str]
     counterexample: StoryJson | None
+    met_after: int
     seconds: float
 
 
@@ -240,6 +242,7 @@ def exploration_json(found: Exploration) -> ExplorationJson:
         seconds_ready=round(found.seconds_ready, 6),
         seconds=round(found.seconds, 6),
         bytes_grown=found.grown,
+        bytes_on_disk=found.disk,
     )
 
 
@@ -263,6 +266,7 @@ def simulation_json(found: Simulation) -> SimulationJson:
         goals=dict(found.goals),
         judged=list(found.judged),
         counterexample=story_json(found.violation) if found.violation else None,
+        met_after=found.met,
         seconds=round(found.seconds, 6),
     )
 
@@ -487,7 +491,8 @@ def _show_simulation(found: Simulation, console: Console, width: int) -> None:
     console.print()
     if found.violation:
         _show_story(tell(found.violation), console, width)
-        console.print(Text.assemble(("violated", "bold red"), f": {found.violation.claim}"))
+        steps = f"{found.violation.steps} of the {found.met} steps of a walk are enough"
+        console.print(Text.assemble(("violated", "bold red"), f": {found.violation.claim}; {steps}"))
     else:
         console.print(f"{found.reason or 'done'}: no violation met. Random walks prove nothing; check does.")
 
@@ -524,12 +529,15 @@ def _figures(found: Exploration) -> list[tuple[str, str]]:
         states += f" up to symmetry of {', '.join(found.symmetric)}"
     if found.orbits:
         states += f", standing for {found.orbits:,}"
+    means = f"{found.workers} worker(s), {found.bits} bits a state, {found.grown / 2**20:.1f} MiB more memory"
+    if found.disk:
+        means += f", {found.disk / 2**20:.1f} MiB on disk"
     return [
         ("states", states),
         ("transitions", f"{found.steps:,}"),
         ("depth", str(found.depth)),
         ("time", f"{found.seconds:.2f} s, after {found.seconds_ready:.2f} s to get ready"),
-        ("means", f"{found.workers} worker(s), {found.bits} bits a state, {found.grown / 2**20:.1f} MiB more memory"),
+        ("means", means),
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import os
 from collections.abc import Callable, Sequence
@@ -14,12 +13,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from model_check.compiled import compiled
 from model_check.crew import Crew
 from model_check.evaluate import Instance, Space, State
-from model_check.graphcode import GraphCode
-from model_check.kernel import Kernel
 from model_check.layout import Layout
-from model_check.machine import Machine
 from model_check.record import BATCH, BLOCK, LINE, RECENT, UNIT, Claims, Ctx, Shape, Stat
 
 Words = npt.NDArray[np.uint64]
@@ -79,8 +76,7 @@ class Search:
         self.workers = workers
         self.crew = Crew(workers)
         self.shape = Shape.of(self.layout, claims)
-        key = repr((_source_digest(), _described(space), claims, self.symmetric, switches))
-        self.machine = Machine(key, partial(_module, self.layout, claims, self.symmetric, switches), effort)
+        self.machine = compiled(self.layout, claims, self.symmetric, effort, switches=switches)
         self.switch = 0
         self._memory = int(available_memory() * 0.7) if memory is None else memory
         self.begin()
@@ -93,9 +89,9 @@ class Search:
         first = sorted({self.canonical(self.layout.pack(state)) for state in self.space.initial_states()})
         if not first:
             raise ValueError(f"{self.space.protocol.name}: no initial state in scope {self.space.scope.name}")
-        capacity = 1 << 16
-        while capacity * (0.95 - LOAD) < slack or capacity * LOAD < len(first):
-            capacity *= 2
+        self._least = 1 << 16
+        while self._least * (0.95 - LOAD) < slack:
+            self._least *= 2
         # Bytes of a state: itself in the arena, and a slot of the table at worst just after it has doubled.
         self._most = self._memory // (8 * words + int(16 / LOAD))
         spare = slack // BLOCK + self.workers + 1
@@ -115,13 +111,19 @@ class Search:
         self._ctx[Ctx.STATS] = self._stats.ctypes.data
         self._ctx[Ctx.STRIDE] = self.shape.size
         self._ctx[Ctx.LAST_BLOCK] = blocks - spare
-        self._new_table(capacity)
+        self._new_table(len(first))
         self.levels: list[tuple[int, int]] = []
         self.counts: list[int] = []
         self._first_level(first)
 
-    def _new_table(self, capacity: int) -> None:
-        """An empty table, aligned to cache lines; the old one is let go first, so that both are never there at once."""
+    def _new_table(self, states: int) -> None:
+        """An empty table for so many states, aligned to cache lines.
+
+        The old one is let go first, so that both are never there at once.
+        """
+        capacity = self._least
+        while capacity * LOAD < states:
+            capacity *= 2
         self._table: Words | None = None
         raw = np.zeros(capacity + LINE, np.uint64)
         first = -raw.ctypes.data // 8 % LINE
@@ -163,30 +165,57 @@ class Search:
         `tick` is called about ten times a second, and may call `stop`.
 
         Raises:
-            MemoryShort: the states no longer fit.
+            MemoryShort: the states no longer fit; what was found before this level still stands.
         """
-        ctx = self._ctx
-        first, last = self.levels[-1]
-        before = self.states
-        start = int(ctx[Ctx.NEXT_BLOCK])
-        small = int(self._fills[first:last].sum()) <= UNIT
-        workers = 1 if small else self.workers
+        before, blocks = self._stats.copy(), self.levels[-1]
+        start = int(self._ctx[Ctx.NEXT_BLOCK])
+        workers = self._workers_for(*blocks)
+        self._open(start, workers)
+        self._take(*blocks)
+        if not self._expand(workers, tick):
+            short = self._short()
+            self._forget(before)
+            raise short
+        self.levels.append((start, int(self._ctx[Ctx.NEXT_BLOCK])))
+        self.counts.append(self.states - int(before[:, Stat.STATES].sum()))
+        return self.counts[-1]
+
+    def _workers_for(self, first: int, last: int) -> int:
+        """Few states are not worth sharing out."""
+        return 1 if int(self._fills[first:last].sum()) <= UNIT else self.workers
+
+    def _open(self, start: int, workers: int) -> None:
+        """Give each worker a block to fill, from a block on."""
         for worker in range(workers):
             self._stats[worker, Stat.BLOCK] = start + worker
             self._stats[worker, Stat.USED] = 0
-        ctx[Ctx.NEXT_BLOCK] = start + workers
-        ctx[Ctx.FIRST], ctx[Ctx.LAST], ctx[Ctx.NEXT_UNIT] = first, last, 0
+        self._ctx[Ctx.NEXT_BLOCK] = start + workers
+
+    def _take(self, first: int, last: int) -> None:
+        """Have the states of some blocks expanded next."""
+        self._ctx[Ctx.FIRST], self._ctx[Ctx.LAST], self._ctx[Ctx.NEXT_UNIT] = first, last, 0
+
+    def _expand(self, workers: int, tick: Callable[[], None] | None, start: int = 0) -> bool:
+        """Expand what was taken, or what is left of it. Answers whether there was room for all that it leads to.
+
+        The table holds the states of the blocks from `start` on.
+        """
+        ctx = self._ctx
         while True:
-            ctx[Ctx.GROW] = 0
+            ctx[Ctx.GROW] = ctx[Ctx.FULL] = 0
             self._run(workers, tick)
+            if ctx[Ctx.STOP]:
+                return True
             if ctx[Ctx.FULL]:
-                raise self._short()
-            if not ctx[Ctx.GROW] or ctx[Ctx.STOP]:
-                break
-            self._grow()
-        self.levels.append((start, int(ctx[Ctx.NEXT_BLOCK])))
-        self.counts.append(self.states - before)
-        return self.counts[-1]
+                return False
+            if not ctx[Ctx.GROW]:
+                return True
+            self._grow(start)
+
+    def _forget(self, before: Words) -> None:
+        """Forget what was found since the workers' records were as they are given."""
+        self._stats[:] = before
+        self._recent.fill((1 << 64) - 1)
 
     def _run(self, workers: int, tick: Callable[[], None] | None) -> None:
         if workers == 1 and (self.workers > 1 or tick is None):
@@ -199,14 +228,14 @@ class Search:
     def _short(self) -> MemoryShort:
         return MemoryShort(f"{self.states:,} states found, and {self._most:,} are about what fits in memory")
 
-    def _grow(self) -> None:
+    def _grow(self, start: int) -> None:
         used = int(self._ctx[Ctx.NEXT_BLOCK])
-        self._new_table(2 * self.capacity)
-        self.crew.run([partial(self.machine.rehash, self.context, a, b) for a, b in self.shares(used)])
+        self._new_table(int(2 * LOAD * self.capacity))
+        self.crew.run([partial(self.machine.rehash, self.context, a, b) for a, b in self.shares(used, start)])
 
-    def shares(self, blocks: int) -> list[tuple[int, int]]:
-        """Blocks 0 up to but not with the last, shared out among the workers."""
-        parts = [blocks * n // self.workers for n in range(self.workers + 1)]
+    def shares(self, last: int, first: int = 0) -> list[tuple[int, int]]:
+        """Blocks from the first up to but not with the last, shared out among the workers."""
+        parts = [first + (last - first) * n // self.workers for n in range(self.workers + 1)]
         return list(itertools.pairwise(parts))
 
     def stop(self) -> None:
@@ -306,7 +335,9 @@ class Search:
 
     def packed_states(self, level: int | None = None) -> list[int]:
         """The states of one level, or of all."""
-        first, last = (0, self.levels[-1][1]) if level is None else self.levels[level]
+        return self._packed(*((0, self.levels[-1][1]) if level is None else self.levels[level]))
+
+    def _packed(self, first: int, last: int) -> list[int]:
         words = self.layout.words
         places = (
             at for block in range(first, last) for at in range(block * BLOCK, block * BLOCK + int(self._fills[block]))
@@ -328,15 +359,21 @@ class Search:
     def path(self, packed: int, depth: int) -> list[int]:
         """The least path of representatives from an initial state to a state of a level."""
         path = [packed]
-        best = np.zeros(self.layout.words, np.uint64)
         for level in reversed(range(depth)):
-            target = self._split(path[-1])
-            found = self.machine.parent(
-                self._ctx.ctypes.data, target.ctypes.data, *self.levels[level], best.ctypes.data, self.switch
-            )
-            assert found, "every state of a level has a parent in the one before"
-            path.append(self._join(best))
+            parents = self._parents(path[-1], level)
+            assert parents, "every state of a level has a parent in the one before"
+            path.append(min(parents))
         return path[::-1]
+
+    def _parents(self, packed: int, level: int) -> list[int]:
+        """States of a level with a step to a state; the least is among them."""
+        return self._parent(packed, *self.levels[level])
+
+    def _parent(self, packed: int, first: int, last: int) -> list[int]:
+        """The least state of some blocks with a step to a state, if any has one."""
+        target, best = self._split(packed), np.zeros(self.layout.words, np.uint64)
+        found = self.machine.parent(self.context, target.ctypes.data, first, last, best.ctypes.data, self.switch)
+        return [self._join(best)] if found else []
 
     def run_of(self, path: list[int]) -> list[tuple[Instance | None, State]]:
         """A run, as `evaluate` takes it, whose states are represented by a path."""
@@ -363,30 +400,6 @@ class Search:
     def orbit_total(self) -> int:
         """How many states the representatives stand for; 0 where that is too many to count in 64 bits."""
         return self.machine.orbits(self._ctx.ctypes.data, 0, self.levels[-1][1])
-
-
-def _module(layout: Layout, claims: Claims, symmetric: tuple[str, ...], switches: bool) -> str:
-    kernel = Kernel(layout, claims, symmetric, switches=switches)
-    GraphCode(kernel)
-    return str(kernel.module)
-
-
-def _described(space: Space) -> object:
-    protocol = space.protocol
-    return (
-        sorted(space.scope.sizes.items()),
-        space.scope.faults,
-        tuple(protocol.fields.values()),
-        protocol.initial,
-        tuple((a.kind, a.params, a.guard, a.writes) for a in protocol.actions.values()),
-    )
-
-
-def _source_digest() -> str:
-    """What the generator itself depends on: a changed one must not find the code of an older one."""
-    here = Path(__file__).parent
-    files = ("building", "codegen", "graphcode", "kernel", "layout", "machine", "record", "symmetry")
-    return hashlib.sha256(b"".join((here / f"{name}.py").read_bytes() for name in files)).hexdigest()
 
 
 __all__ = ["Claims", "Found", "MemoryShort", "Search", "Shape"]

@@ -1,5 +1,7 @@
 """Random walks through a protocol, by the definition: quick to start in any world, and no proof of anything.
 
+A violation is told without the steps of the walk that it can do without.
+
 Recoveries are not judged: what can still be reached is a question about every run, and a walk is one.
 """
 
@@ -9,10 +11,12 @@ import random
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from model_check.evaluate import Instance, Refused, Space, State
 from model_check.explore import _DEAD, DEAD_END, Counterexample, Interrupted, Progress
+from model_check.minimise import dead, minimise
 from spec.lang import Misuse, Protocol, Scope
 from spec.lang.protocol import Property
 
@@ -25,7 +29,8 @@ class Simulation:
 
     `coverage` counts steps per action, `goals` the states met in which each goal holds, `cut` the walks that ended
     where only steps past the scope's bound were left, `rested` those that ended where no step was left at all. The
-    violation's run is the walk up to it, which need not be a shortest one. `reason` says why it stopped early, if so.
+    violation was met after `met` steps of a walk; its run is what remains of them without the needless ones, and need
+    not be a shortest one. `reason` says why it stopped early, if so.
     """
 
     protocol: str
@@ -40,6 +45,7 @@ class Simulation:
     goals: dict[str, int]
     judged: tuple[str, ...]
     violation: Counterexample | None
+    met: int
     reason: str
     seconds: float
 
@@ -70,7 +76,7 @@ def simulate(
         walks: how many walks.
         length: the most steps of one walk.
         only: names of the properties to judge; none: all.
-        progress: called after each walk; may raise `Interrupted`.
+        progress: called after each walk, and while needless steps are left out; may raise `Interrupted`.
 
     Raises:
         Misuse: the scope does not fit the protocol, or `only` names what a walk cannot judge.
@@ -80,13 +86,20 @@ def simulate(
         raise Misuse(f"a walk through {protocol.name} cannot judge {unknown[0]!r}; it can judge {known}")
     walking = _Walking(Space(protocol, scope), random.Random(seed), only)
     began, done, reason = time.perf_counter(), 0, ""
+
+    def tick(doing: str, depth: int) -> None:
+        if progress is not None:
+            seconds = time.perf_counter() - began
+            progress(Progress(walking.steps + done, walking.steps, depth, done, seconds, doing))
+
+    shorter: Counterexample | None = None
     try:
         while done < walks and walking.violation is None:
             walking.walk(length)
             done += 1
-            if progress is not None:
-                seconds = time.perf_counter() - began
-                progress(Progress(walking.steps + done, walking.steps, walking.longest, done, seconds, "walking"))
+            tick("walking", walking.longest)
+        if walking.violation is not None:
+            shorter = minimise(walking.violation, partial(tick, "leaving out needless steps"))
     except (Interrupted, KeyboardInterrupt):
         reason = "interrupted"
     return Simulation(
@@ -101,7 +114,8 @@ def simulate(
         coverage=walking.coverage,
         goals=walking.goals,
         judged=tuple(walking.judged),
-        violation=walking.violation,
+        violation=shorter or walking.violation,
+        met=walking.violation.steps if walking.violation else 0,
         reason=reason,
         seconds=time.perf_counter() - began,
     )
@@ -183,11 +197,7 @@ class _Walking:
 
     def _judge_rest(self, run: list[tuple[Instance | None, State]]) -> None:
         """Whether the run's last state is a dead end: but for faults nothing is possible, and it may not rest."""
-        state = run[-1][1]
-        ordinary = (i for i in self.space.instances if i.action.kind != "fault")
-        if not self.dead_ends or any(self.space.step(state, i) is not Refused.DISABLED for i in ordinary):
-            return
-        if not any(self.space.holds(rest.node, state) for rest in self.space.protocol.rest.values()):
+        if self.dead_ends and dead(self.space, run[-1][1]):
             self.violation = Counterexample(DEAD_END, "dead end", _DEAD, self.space, tuple(run))
 
 

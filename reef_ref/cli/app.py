@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from reef_ref.cli.deferred import Commands
+from reef_ref.cli.sizes import size
 
 app = typer.Typer(
     cls=Commands,
@@ -76,8 +77,23 @@ PropertyNames = Annotated[
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Threads.  [default: one a processor]")]
 MaxStates = Annotated[int | None, typer.Option(min=1, help="Give up past so many states: undetermined.")]
 MaxSeconds = Annotated[float | None, typer.Option(min=0, help="Give up after so long: undetermined.")]
-MaxMemory = Annotated[
-    int | None, typer.Option(min=64, help="MiB that the search may take.  [default: most of what is free]")
+Memory = Annotated[
+    int | None,
+    typer.Option(
+        "--memory",
+        parser=size,
+        metavar="SIZE",
+        help="What the search may take, as in 2GiB, before states go to disk.  [default: most of what is free]",
+    ),
+]
+InMemory = Annotated[
+    int | None,
+    typer.Option(
+        "--memory",
+        parser=size,
+        metavar="SIZE",
+        help="What the search may take, as in 2GiB.  [default: most of what is free]",
+    ),
 ]
 Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write the report here, all or nothing.")]
 
@@ -113,7 +129,11 @@ def check(
     workers: Workers = None,
     max_states: MaxStates = None,
     max_seconds: MaxSeconds = None,
-    max_memory: MaxMemory = None,
+    memory: Memory = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep states here, and go on from what an earlier run kept."),
+    ] = None,
     report_format: Annotated[Format, typer.Option("--format", help="Of the report.")] = Format.TEXT,
     output: Output = None,
     itf: Annotated[
@@ -137,7 +157,8 @@ def check(
         workers=workers,
         max_states=max_states,
         max_seconds=max_seconds,
-        max_memory=max_memory,
+        memory=memory,
+        checkpoint=checkpoint,
         report_format=report_format.value,
         output=output,
         itf=itf,
@@ -157,7 +178,7 @@ def liveness(
     workers: Workers = None,
     max_states: MaxStates = None,
     max_seconds: MaxSeconds = None,
-    max_memory: MaxMemory = None,
+    memory: InMemory = None,
     report_format: Annotated[Format, typer.Option("--format", help="Of the report.")] = Format.TEXT,
     output: Output = None,
 ) -> int:
@@ -177,7 +198,7 @@ def liveness(
         workers=workers,
         max_states=max_states,
         max_seconds=max_seconds,
-        max_memory=max_memory,
+        memory=memory,
         report_format=report_format.value,
         output=output,
     )
@@ -220,12 +241,20 @@ def prove(
 
 @app.command()
 def mutants(
-    protocol: ProtocolName = "publication",
+    protocol: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PROTOCOL...", help="As for check; several are explored one after another."),
+    ] = None,
     *,
-    scope: ScopeName = "smoke",
+    scope: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="As for check; may be given again.  [default: smoke]")
+    ] = None,
     mutant: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this; may be given again.")] = None,
     survivors: Annotated[
         bool, typer.Option("--survivors", help="Instead drop every part of every action, and list what nobody notices.")
+    ] = False,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="Spread them over the Ray cluster of RAY_ADDRESS, or one of this machine.")
     ] = False,
     max_seconds: Annotated[float, typer.Option(min=0, help="For one mutant, before it is undetermined.")] = 600,
     report_format: Annotated[TableFormat, typer.Option("--format", help="Of the report.")] = TableFormat.TEXT,
@@ -237,11 +266,20 @@ def mutants(
     """
     from reef_ref.cli.mutants import run_mutants, run_survivors
 
-    if survivors:
-        return run_survivors(protocol, scope, report_format=report_format.value, output=output)
-    return run_mutants(
-        protocol, scope, names=mutant, max_seconds=max_seconds, report_format=report_format.value, output=output
-    )
+    protocols, scopes = protocol or ["publication"], scope or ["smoke"]
+    if not survivors:
+        return run_mutants(
+            protocols,
+            scopes,
+            names=mutant,
+            max_seconds=max_seconds,
+            ray=ray,
+            report_format=report_format.value,
+            output=output,
+        )
+    if len(protocols) > 1 or len(scopes) > 1 or ray:
+        raise typer.BadParameter("--survivors takes one protocol and one scope, and is one process")
+    return run_survivors(protocols[0], scopes[0], report_format=report_format.value, output=output)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
-from model_check.explore import Exploration, Verdict, explore
+from model_check.explore import Exploration, Unfit, Verdict, explore
 from model_check.itf import as_itf
 from model_check.report import as_json, as_junit, as_markdown, as_text, conclusion, show
 from reef_ref.cli.catalogue import asked
@@ -36,7 +36,8 @@ def run_check(
     workers: int | None,
     max_states: int | None,
     max_seconds: float | None,
-    max_memory: int | None,
+    memory: int | None,
+    checkpoint: Path | None,
     report_format: str,
     output: Path | None,
     itf: Path | None,
@@ -56,11 +57,12 @@ def run_check(
                 workers=workers or processors(),
                 max_states=max_states,
                 max_seconds=max_seconds,
-                memory=None if max_memory is None else max_memory << 20,
+                memory=memory,
+                checkpoint=checkpoint,
                 orbits=orbits,
                 progress=update,
             )
-    except Misuse as error:
+    except (Misuse, Unfit) as error:
         raise Trouble(str(error)) from error
     except MemoryError as error:
         raise Trouble(

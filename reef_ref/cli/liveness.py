@@ -23,7 +23,7 @@ def run_liveness(
     workers: int | None,
     max_states: int | None,
     max_seconds: float | None,
-    max_memory: int | None,
+    memory: int | None,
     report_format: str,
     output: Path | None,
 ) -> Status:
@@ -41,7 +41,7 @@ def run_liveness(
                 workers=workers or processors(),
                 max_states=max_states,
                 max_seconds=max_seconds,
-                memory=None if max_memory is None else max_memory << 20,
+                memory=memory,
                 progress=update,
             )
     except Misuse as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from reef_ref.cli.catalogue import build_mutant, find_mutant, find_protocol, find_scope, known_mutants
 from reef_ref.cli.check import processors
+from reef_ref.cli.cluster import spread
 from reef_ref.cli.output import check_writable, status
 from reef_ref.cli.table import Report, deliver
 from reef_ref.cli.trouble import Status, Trouble, unknown
@@ -51,61 +52,94 @@ class Kill:
         return "survived" if self.verdict == "holds" else "undetermined"
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One mutant of one protocol in one scope, all by name."""
+
+    protocol: str
+    scope: str
+    mutant: str
+
+
 def run_mutants(
-    protocol: str,
-    scope: str,
+    protocols: Sequence[str],
+    scopes: Sequence[str],
     *,
     names: Sequence[str] | None,
     max_seconds: float,
+    ray: bool,
     report_format: str,
     output: Path | None,
 ) -> Status:
-    """Explore the mutants in two processes, and answer 0 where each is killed by the claim that it names."""
+    """Explore the mutants of every protocol in every scope, in two processes or wherever Ray has some.
+
+    Answers 0 where each is killed by the claim that it names.
+    """
     check_writable(output)
-    find_scope(protocol, scope, find_protocol(protocol))
-    known = known_mutants(protocol)
-    for name in names or ():
-        if name not in known:
-            raise unknown("mutant", name, known, protocol)
-    chosen = list(names or known)
-    if not chosen:
-        raise Trouble(f"{protocol} has no mutants")
-    for name in chosen:
-        build_mutant(known[name])
-    kills = {}
-    with status(f"exploring {len(chosen)} mutants of {protocol}") as update:
-        for kill in _explored(protocol, scope, chosen, max_seconds):
-            kills[kill.mutant] = kill
+    cells = matrix(protocols, scopes, names)
+    title = f"{len(cells)} mutants of {', '.join(protocols)} at {', '.join(scopes)}"
+    kills: dict[Cell, Kill] = {}
+    with status(f"exploring {title}") as update:
+        for cell, kill in _explored(cells, max_seconds, ray=ray):
+            kills[cell] = kill
             if update is not None:
-                update(f"{len(kills)} of {len(chosen)} mutants of {protocol}; last: {kill.mutant}, {kill.fate}")
-    found = [kills[name] for name in chosen if name in kills]
-    missing = len(chosen) - len(found)
-    deliver(_report(found, f"{len(chosen)} mutants of {protocol} at {scope}", missing), report_format, output)
-    fates = {kill.fate for kill in found}
+                update(f"{len(kills)} of {title}; last: {kill.mutant}, {kill.fate}")
+    found = {cell: kills[cell] for cell in cells if cell in kills}
+    deliver(_report(found, title, len(cells) - len(found)), report_format, output)
+    fates = {kill.fate for kill in found.values()}
     if fates & {"survived", "killed by another"}:
         return Status.VIOLATED
-    return Status.HOLDS if not missing and "undetermined" not in fates else Status.UNDETERMINED
+    return Status.HOLDS if len(found) == len(cells) and "undetermined" not in fates else Status.UNDETERMINED
 
 
-def _explored(protocol: str, scope: str, names: Sequence[str], max_seconds: float) -> Iterator[Kill]:
+def matrix(protocols: Sequence[str], scopes: Sequence[str], names: Sequence[str] | None) -> list[Cell]:
+    """Every mutant, or those of some names, of every protocol in every scope.
+
+    Raises:
+        Trouble: one of the names is unknown, or a mutant cannot be built.
+    """
+    known = {protocol: known_mutants(protocol) for protocol in protocols}
+    for protocol in protocols:
+        for scope in scopes:
+            find_scope(protocol, scope, find_protocol(protocol))
+    for name in names or ():
+        if not any(name in mutants for mutants in known.values()):
+            raise unknown("mutant", name, [n for mutants in known.values() for n in mutants], ", ".join(protocols))
+    chosen = {protocol: [n for n in names or mutants if n in mutants] for protocol, mutants in known.items()}
+    for protocol, mutants in chosen.items():
+        if not known[protocol]:
+            raise Trouble(f"{protocol} has no mutants")
+        for name in mutants:
+            build_mutant(known[protocol][name])
+    return [Cell(protocol, scope, name) for protocol in protocols for scope in scopes for name in chosen[protocol]]
+
+
+def _explored(cells: Sequence[Cell], max_seconds: float, *, ray: bool) -> Iterator[tuple[Cell, Kill]]:
     """The mutants as they are done; fewer than were asked for where it was interrupted."""
-    if len(names) == 1:
-        yield kill_mutant(protocol, scope, names[0], max_seconds)
+    calls = [(cell.protocol, cell.scope, cell.mutant, max_seconds) for cell in cells]
+    if not ray and len(cells) == 1:
+        yield cells[0], kill_mutant(*calls[0])
         return
+    try:
+        for number, kill in spread(kill_mutant, calls) if ray else _in_processes(calls):
+            yield cells[number], kill
+    except KeyboardInterrupt:
+        return
+
+
+def _in_processes(calls: Sequence[tuple[str, str, str, float]]) -> Iterator[tuple[int, Kill]]:
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(PROCESSES, processors()), mp_context=context, initializer=_die_quietly)
     try:
-        open_: set[Future[Kill]] = {pool.submit(kill_mutant, protocol, scope, n, max_seconds) for n in names}
+        open_ = {pool.submit(kill_mutant, *call): number for number, call in enumerate(calls)}
         while open_:
-            done, open_ = wait(open_, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
+            for future in wait(open_, return_when=FIRST_COMPLETED).done:
+                yield open_.pop(future), future.result()
     except BrokenProcessPool:
         raise Trouble(
             "undetermined: a process that explored mutants was killed, perhaps for memory; try a smaller --scope",
             Status.UNDETERMINED,
         ) from None
-    except KeyboardInterrupt:
-        pass
     finally:
         for process in multiprocessing.active_children():
             process.terminate()
@@ -151,14 +185,18 @@ def kill_mutant(protocol: str, scope: str, name: str, max_seconds: float) -> Kil
 # Reports
 
 
-def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
-    fates = [kill.fate for kill in kills]
+def _report(kills: Mapping[Cell, Kill], title: str, missing: int) -> Report:
+    fates = [kill.fate for kill in kills.values()]
     counts = [f"{fates.count(fate)} {fate}" for fate in dict.fromkeys(fates)]
     if missing:
         counts.append(f"{missing} not explored: interrupted")
+    several = len({(cell.protocol, cell.scope) for cell in kills}) > 1
     return Report(
         head=("fate", "mutant", "noticed by the claim it names, in steps", "reports"),
-        rows=tuple((k.fate, k.mutant, _noticed(k), ", ".join(k.report)) for k in kills),
+        rows=tuple(
+            (kill.fate, _placed(cell) if several else cell.mutant, _noticed(kill), ", ".join(kill.report))
+            for cell, kill in kills.items()
+        ),
         summary=f"{title}: {', '.join(counts)}",
         shown=3,
         document={
@@ -166,9 +204,13 @@ def _report(kills: Sequence[Kill], title: str, missing: int) -> Report:
             "version": 1,
             "title": title,
             "complete": not missing,
-            "mutants": [{**asdict(kill), "fate": kill.fate} for kill in kills],
+            "mutants": [{**asdict(cell), **asdict(kill), "fate": kill.fate} for cell, kill in kills.items()],
         },
     )
+
+
+def _placed(cell: Cell) -> str:
+    return f"{cell.protocol}:{cell.mutant} at {cell.scope}"
 
 
 def _noticed(kill: Kill) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
+from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -13,6 +15,7 @@ from model_check.search import Search
 from model_check.symmetry import symmetric_sorts
 from spec.lang import Protocol, Scope
 from tests.agreement.drawn import SCOPES, anonymous, protocols
+from tests.model_check.test_spilling import same
 
 MOST = 3_000
 AGREE = settings(
@@ -93,6 +96,7 @@ def test_orbits_add_up_to_the_states_of_the_definition(protocol: Protocol, scope
 @AGREE
 @given(protocols(), SCOPES)
 def test_verdicts_and_shortest_stories_are_those_of_the_definition(protocol: Protocol, scope: Scope) -> None:
+    """In memory and on disk."""
     protocol = anonymous(protocol)
     space = Space(protocol, scope)
     expected = reference(space)
@@ -102,6 +106,10 @@ def test_verdicts_and_shortest_stories_are_those_of_the_definition(protocol: Pro
     shortest = shortest_violation(space, levels)
     for symmetry in (False, True):
         result = explore(protocol, scope, symmetry=symmetry, memory=1 << 26)
+        with tempfile.TemporaryDirectory() as folder:
+            on_disk = explore(protocol, scope, symmetry=symmetry, memory=1 << 26, checkpoint=Path(folder))
+        assert on_disk.disk > 0
+        assert same(on_disk) == same(result)
         if shortest is None:
             assert result.counterexample is None or result.counterexample.kind == "recovery"
             lost = recovery_lost(space, set().union(*levels))

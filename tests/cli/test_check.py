@@ -122,6 +122,10 @@ BAD = {
     "unknown command": (["chek"], "No such command 'chek'"),
     "not a number": (["check", TOY, "--max-states", "many"], "--max-states"),
     "no states": (["check", TOY, "--max-states", "0"], "--max-states"),
+    "no size": (["check", TOY, "--memory", "2GB"], "'--memory': '2GB' is not a size; 2GiB and 512MiB are"),
+    "too small a size": (["check", TOY, "--memory", "1MiB"], "'--memory': 1MiB is too little; 64MiB is the least"),
+    "a checkpoint in a file": (["check", TOY, "--checkpoint", __file__], "cannot be written to: File exists"),
+    "a checkpoint beside other things": (["check", TOY, "--checkpoint", "/"], "/: is no checkpoint, and not empty"),
     "no folder": (["check", TOY, "--output", "/nosuch/report"], "the folder /nosuch does not exist; make it first"),
     "a folder": (["check", TOY, "--output", "/"], "--output /: is a folder; name a file in it"),
     "below a file": (["check", TOY, "--output", f"{__file__}/report"], "does not exist; make it first"),
@@ -168,12 +172,42 @@ def test_the_report_goes_to_the_file_and_only_there(capsys: Captured, tmp_path: 
     assert err == f"reef-ref: holds: every state of the scope was seen; the report is in {file}\n"
 
 
-def test_too_large_for_memory_leaves_the_file_alone(capsys: Captured, tmp_path: Path) -> None:
+def test_states_go_to_a_checkpoint_and_the_search_goes_on_from_there(capsys: Captured, tmp_path: Path) -> None:
+    given = ["check", TOY, "--format", "json", "--memory", "64MiB", "--checkpoint", str(tmp_path / "kept")]
+    status, out, _ = run(capsys, *given, "--max-states", "20")
+    stopped = json.loads(out)
+    assert (status, stopped["verdict"]) == (3, "undetermined")
+    assert stopped["reason"] == f"stopped past 20 states; {tmp_path / 'kept'} keeps what was found, to go on from"
+    status, out, _ = run(capsys, *given)
+    found = json.loads(out)
+    assert (status, found["verdict"]) == (0, "holds")
+    assert found["bytes_on_disk"] > stopped["bytes_on_disk"] > 0
+    _, out, _ = run(capsys, "check", TOY, "--format", "json")
+    in_memory = json.loads(out)
+    assert in_memory["bytes_on_disk"] == 0
+    for kind in ("bytes_on_disk", "bytes_grown", "seconds", "seconds_ready"):
+        found[kind] = in_memory[kind]
+    assert found == in_memory
+
+
+def test_a_checkpoint_of_something_else_is_one_line(capsys: Captured, tmp_path: Path) -> None:
+    run(capsys, "check", TOY, "--checkpoint", str(tmp_path), "--max-states", "20")
+    status, out, err = run(capsys, "check", TOY, "--scope", "smoke", "--checkpoint", str(tmp_path))
+    assert (status, out) == (2, "")
+    assert err == (
+        f"reef-ref: {tmp_path}: the checkpoint is of scope Engine=3,Load=3,faults=2, not of Engine=2,Load=2,faults=1\n"
+    )
+
+
+def test_no_memory_at_all_leaves_the_file_alone(
+    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "report.txt"
     file.write_text("as it was")
-    status, out, err = run(capsys, "check", *MODEL, "--max-memory", "64", "--output", str(file))
+    monkeypatch.setattr("model_check.search.available_memory", lambda: 0)
+    status, out, err = run(capsys, "check", TOY, "--output", str(file))
     assert (status, out) == (3, "")
-    assert re.fullmatch(r"reef-ref: undetermined: pubmodel in scope custom does not fit in memory: .*\n", err)
+    assert re.fullmatch(r"reef-ref: undetermined: toy in scope pr does not fit in memory: .*\n", err)
     assert file.read_text() == "as it was"
     assert list(tmp_path.iterdir()) == [file]
 

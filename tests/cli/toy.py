@@ -113,6 +113,11 @@ def _idle(toy: Protocol) -> None:
     toy.remove_assumption("sending")
 
 
+def another() -> Protocol:
+    """The same under another name, where a second protocol is wanted."""
+    return build().variant("another", "The same again.")
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One wrong protocol."""

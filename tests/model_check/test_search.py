@@ -67,9 +67,19 @@ def test_an_interrupt_gives_what_was_found() -> None:
     assert 0 < result.states < 2_491_930
 
 
-def test_too_little_memory_is_said() -> None:
+def whole(search: Search) -> None:
+    while search.level():
+        pass
+
+
+def test_too_little_memory_is_said_and_what_was_found_before_stands() -> None:
+    search = Search(Space(pubmodel.build(), pubmodel.scope(3, 4, 3)), Claims(), (), 2, memory=1 << 21)
     with pytest.raises(MemoryShort, match="states"):
-        explore(pubmodel.build(), pubmodel.scope(3, 4, 3), symmetry=False, memory=1 << 21)
+        whole(search)
+    levels = [len(search.packed_states(depth)) for depth in range(len(search.levels))]
+    assert search.counts == levels
+    assert search.states == sum(levels)
+    search.close()
 
 
 def test_unknown_properties_are_refused() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import pubmodel
 from model_check.explore import DEAD_END, Interrupted, Progress, explore
+from model_check.minimise import replayed
 from model_check.simulate import Simulation, simulate
 from spec.lang import Bool, Fields, Misuse, Natural, Protocol, Scope, Step, all_of, field, when
 
@@ -36,6 +37,33 @@ def test_a_violation_is_a_run_of_the_definition() -> None:
     claim = space.protocol.properties[found.violation.claim]
     assert not space.holds(claim.node, run[-1][1])
     assert all(space.holds(claim.node, state) for _, state in run[:-1])
+
+
+def test_a_violation_is_told_without_the_steps_that_it_can_do_without() -> None:
+    """No single step can be left out, and the walk was longer."""
+    found = simulate(pubmodel.build(1), pubmodel.scope(2, 3, 3), walks=200, length=300, seed=3)
+    assert found.violation is not None
+    run = found.violation.run
+    assert found.met > found.violation.steps
+    actions = [instance for instance, _ in run if instance is not None]
+    assert replayed(found.violation, run[0][1], actions) == run
+    for left_out in range(len(actions)):
+        rest = actions[:left_out] + actions[left_out + 1 :]
+        assert replayed(found.violation, run[0][1], rest) is None
+    shortest = explore(pubmodel.build(1), pubmodel.scope(2, 3, 3), only=[found.violation.claim]).counterexample
+    assert shortest is not None
+    assert shortest.steps <= found.violation.steps
+
+
+def test_an_interrupt_while_steps_are_left_out_tells_the_walk() -> None:
+    def stop(progress: Progress) -> None:
+        if progress.doing != "walking":
+            raise Interrupted
+
+    walked = simulate(pubmodel.build(1), pubmodel.scope(2, 3, 3), walks=200, length=300, seed=3, progress=stop)
+    assert walked.reason == "interrupted"
+    assert walked.violation is not None
+    assert walked.violation.steps == walked.met > 0
 
 
 def test_walks_stay_within_what_exploration_finds() -> None:
