@@ -21,13 +21,15 @@ import numpy.typing as npt
 
 from model_check.evaluate import Instance, Space
 from model_check.graph import Steps
-from model_check.search import Search
+from model_check.search import MemoryShort, Search, available_memory
 from spec.lang import Assumption, Misuse
 from spec.lang.nodes import Const, Node, grounded
 
 Bits = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+BYTES_PER_STEP = 48
+"""What the graph takes beside the steps themselves, while it is built and asked."""
 SYMMETRY = "liveness is not judged up to symmetry: a loop of representatives need not be one of states"
 
 
@@ -97,6 +99,9 @@ class FairGraph:
         self.steps = Steps(search, np.ones(len(instances), np.uint8))
         self.size = self.steps.size
         self.obligations = tuple(asked)
+        needed = BYTES_PER_STEP * self.steps.count
+        if needed > available_memory():
+            raise MemoryShort(f"the fair graph has {self.steps.count:,} steps to keep, {needed / 2**30:.1f} GiB")
         self.strong = packed(o.strong for o in asked)
         self._place = {node: number for number, node in enumerate(conditions)}
         self._held: Bits = np.zeros(self.size, np.uint64)

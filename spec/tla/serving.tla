@@ -145,6 +145,9 @@ paused ==
   /\ stage # "SERVING"
   /\ mode # "ABORT"
 
+(* The driver has what it waits for before it sends or continues. *)
+may_send == stage = "FLUSHED" \/ ~must_flush
+
 (* Nobody waits for an answer here, and no batch still computes for one who did. *)
 answered(r) ==
   /\ phase[r] = "DONE"
@@ -648,6 +651,65 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
+(* While the engine schedules, each request gets on, however often others do or a publication comes between. *)
+every_request_has_its_turn ==
+  \A r \in Request :
+    /\ SF_vars(compile_grammar(r) /\ InScope')
+    /\ SF_vars(prefill_rest(r) /\ InScope')
+    /\ SF_vars(decode(r) /\ InScope')
+
+(* Requests are started in chunks or whole: now and then, there is time for a whole prompt between two pauses.
+   Without it a prompt that is sent back after every first chunk never gets anywhere. *)
+pauses_leave_time ==
+  \A r \in Request, chunked \in BOOLEAN :
+    /\ SF_vars(start(r, chunked) /\ InScope')
+
+(* What ran ahead is taken in, and no request has tokens without end. *)
+results_are_processed ==
+  \A r \in Request :
+    /\ SF_vars(take_chunk(r) /\ InScope')
+    /\ SF_vars(\E once_more \in BOOLEAN : finish(r, once_more) /\ InScope')
+    /\ SF_vars(drop_result(r) /\ InScope')
+
+(* The scheduler takes requests back one after the other. *)
+pauses_are_settled ==
+  \A r \in Request :
+    /\ WF_vars(retract(r) /\ InScope')
+
+(* A pause that the scheduler is through with returns. *)
+pauses_return ==
+  /\ WF_vars(pause_returns /\ InScope')
+
+(* After a pause that a flush belongs to, the driver flushes, and asks again where that is refused. *)
+the_driver_flushes ==
+  /\ WF_vars((stage = "PAUSED") /\ flush /\ InScope')
+
+(* The driver sends a whole load where half of one is, and brings the KV's memory back, at last. *)
+the_driver_restores ==
+  /\ SF_vars(\E again \in BOOLEAN : may_send /\ update(again) /\ InScope')
+  /\ SF_vars(may_send /\ resume_kv /\ InScope')
+
+(* The driver brings the memory of the weights back before it sends. *)
+the_driver_resumes ==
+  /\ WF_vars(may_send /\ resume_weights /\ InScope')
+
+(* The driver continues the engine when nothing is missing, and not before the flush. *)
+the_driver_continues ==
+  /\ SF_vars(may_send /\ continue_generation /\ InScope')
+
+(* A run that is fair: it has finitely many faults, and nobody fails for ever to do their part. *)
+FairSpec ==
+  /\ Spec
+  /\ every_request_has_its_turn
+  /\ pauses_leave_time
+  /\ results_are_processed
+  /\ pauses_are_settled
+  /\ pauses_return
+  /\ the_driver_flushes
+  /\ the_driver_restores
+  /\ the_driver_resumes
+  /\ the_driver_continues
+
 (* A request starts on KV that the engine's own weights made, whatever prefix it reuses (S1). *)
 no_stale_hit ==
   [][\A r \in Request : starts(r) => (\A l \in Load : kv'[r, l] => weights' = l)]_vars
@@ -934,6 +996,16 @@ at_the_limit ==
   /\ limited
   /\ \E r \in Request : phase[r] = "WAITING"
   /\ \E r \in Request : phase[r] = "GRAMMAR"
+
+(* On fair runs: A request that waits, compiles, was retracted or frozen is answered, by tokens or by an error
+   (L1). *)
+every_request_is_answered ==
+  \A r \in Request : unanswered(r) ~> (~unanswered(r))
+
+(* On fair runs: A pause drains, its flush succeeds, and the engine goes on (L2). Not a pause that aborts: it
+   returns when no call is under way, and clients may call for ever. *)
+every_pause_ends ==
+  paused ~> (stage = "SERVING")
 
 (* From every reachable state of flush_succeeds_from, some run without faults, and without
    continue_generation, disconnect leads to flush_succeeds_to: A pause that a flush belongs to is followed by
