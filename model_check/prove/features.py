@@ -177,8 +177,8 @@ class Candidate:
         return sum(isinstance(f.of.field.sort, NaturalSort | MaybeSort) for f in told)
 
     @property
-    def weakness(self) -> float:
-        """How much it leaves possible."""
+    def possible(self) -> float:
+        """How many of its feature's values it leaves possible, as a part of all."""
         return len(self.values) / self.feature.size
 
     @cached_property
@@ -215,7 +215,7 @@ class Seen:
         return self._tables[sort]
 
     def excluding(self, space: Space, state: State, premises: int, fields: Collection[str]) -> Iterator[Candidate]:
-        """The candidates with so many premises, over these fields, that a state does not meet, perhaps of another world."""
+        """The candidates with so many premises over these fields that a state, perhaps of another world, does not meet."""
         one = np.array([state], np.int64)
         for sort in self.sorts:
             told = self._features[sort]

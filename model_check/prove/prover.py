@@ -32,7 +32,7 @@ class Limits:
     bounds the wait for one question all the same.
     """
 
-    effort: int = 2_000_000
+    effort: int = 5_000_000
     seconds: float = 30
 
 

@@ -132,7 +132,7 @@ class _Suggesting:
         return None
 
     def _candidate(self, name: str, action: str, step: Step) -> Candidate | None:
-        """The best condition that rules a step out: few premises, about what the obligation is about, and weak."""
+        """The best condition that rules a step out: few premises, about what the obligation is about, and strong."""
         if action == INITIALLY or step.before is None:
             return None
         whole = self._whole()
@@ -143,11 +143,11 @@ class _Suggesting:
         about |= taken.written if taken else frozenset()
         space, everything = Space(whole.protocol, step.scope), set(whole.protocol.fields)
         tries = [(number, about) for number in range(self._premises + 1)]
-        tries += [(number, everything) for number in range(min(self._premises, 1) + 1)]
+        tries += [(number, everything) for number in range(self._premises + 1)]
         for number, fields in tries:
             found = [c for c in self._seen.excluding(space, step.before, number, fields) if c not in self._refused]
             if found:
-                return min(found, key=lambda c: (len(c.fields - about), c.numbers, -c.weakness))
+                return min(found, key=lambda c: (len(c.fields - about), c.numbers, c.possible))
         return None
 
     def _suggestion(self, left: tuple[str, str, Step] | None) -> Suggestion:

@@ -72,7 +72,9 @@ def check_claims(protocol: str, mutant: str | None, only: Collection[str] | None
         if name in theory.protocol.recoveries:
             raise Trouble(f"{name} says what can be reached: it is explored, with 'check', and not proved by induction")
         if name in theory.protocol.eventualities:
-            raise Trouble(f"{name} says what happens in the end: that is explored, with 'liveness', and not proved here")
+            raise Trouble(
+                f"{name} says what happens in the end: that is explored, with 'liveness', and not proved here"
+            )
         if name not in theory.claims:
             raise unknown("property", name, theory.claims, theory.protocol.name)
 

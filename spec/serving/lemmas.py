@@ -163,9 +163,20 @@ def reports_begin_empty(s: State) -> Bool:
 LEMMAS.rest(
     {
         "no_stale_hit": ("tree_is_fresh",),
-        "tree_is_fresh": ("flush_point", "kept_kv_is_pure", "in_place_keeps_kv_private", "provenance_is_complete", "configuration_may_run"),
+        "tree_is_fresh": (
+            "flush_point",
+            "kept_kv_is_pure",
+            "in_place_keeps_kv_private",
+            "provenance_is_complete",
+            "configuration_may_run",
+        ),
         "flush_point": ("nothing_is_left_to_compute",),
-        "no_kv_pulled_away": ("tree_is_fresh", "label_tells_the_truth", "loads_are_whole_but_in_a_pause", "nothing_is_left_to_compute"),
+        "no_kv_pulled_away": (
+            "tree_is_fresh",
+            "label_tells_the_truth",
+            "loads_are_whole_but_in_a_pause",
+            "nothing_is_left_to_compute",
+        ),
         "kept_kv_is_pure": ("tree_is_fresh", "provenance_is_complete", "nothing_is_left_to_compute"),
         "adapters_are_apart": ("entries_are_apart",),
         "name_is_content": (),
@@ -191,7 +202,11 @@ LEMMAS.rest(
         "answers_claim_no_more_than_is_true": ("provenance_is_complete", "reports_begin_empty"),
         "retraction_freezes_the_count": (),
         "memory_paired": (),
-        "only_whole_loads_compute": ("label_tells_the_truth", "loads_are_whole_but_in_a_pause", "nothing_is_left_to_compute"),
+        "only_whole_loads_compute": (
+            "label_tells_the_truth",
+            "loads_are_whole_but_in_a_pause",
+            "nothing_is_left_to_compute",
+        ),
         "no_use_of_released_memory": ("flush_point", "loads_are_whole_but_in_a_pause", "nothing_is_left_to_compute"),
         "kv_returns_after_the_bytes": (),
         "requests_name_what_is_loaded": ("answered_ones_name_nothing",),
@@ -203,7 +218,11 @@ LEMMAS.rest(
         "nothing_is_left_to_compute": (),
         "answered_ones_name_nothing": (),
         "entries_are_apart": ("adapters_are_apart",),
-        "results_keep_their_label": ("label_tells_the_truth", "loads_are_whole_but_in_a_pause", "nothing_is_left_to_compute"),
+        "results_keep_their_label": (
+            "label_tells_the_truth",
+            "loads_are_whole_but_in_a_pause",
+            "nothing_is_left_to_compute",
+        ),
         "stamps_are_past": ("results_keep_their_label",),
         "reports_begin_empty": ("provenance_is_complete",),
         "no_dead_end": ("nothing_is_left_to_compute",),
