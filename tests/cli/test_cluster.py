@@ -15,6 +15,7 @@ from reef_ref.cli import main
 
 TOY = "toy:build"
 OTHER = "toy:another"
+FATES = {"runs-ahead": "killed", "misnamed": "killed by another", "harmless": "survived", "idle": "killed"}
 HERE = Path(__file__).parent
 Captured = pytest.CaptureFixture[str]
 
@@ -34,9 +35,9 @@ def test_every_mutant_of_every_protocol_in_every_scope(capsys: Captured) -> None
         (protocol, scope, mutant, fate)
         for protocol in (TOY, OTHER)
         for scope in ("smoke", "pr")
-        for mutant, fate in (("runs-ahead", "killed"), ("misnamed", "killed by another"), ("harmless", "survived"))
+        for mutant, fate in FATES.items()
     ]
-    assert document["title"] == "12 mutants of toy:build, toy:another at smoke, pr"
+    assert document["title"] == "16 mutants of toy:build, toy:another at smoke, pr"
 
 
 def test_a_table_of_several_says_where(capsys: Captured) -> None:
