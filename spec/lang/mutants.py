@@ -104,14 +104,15 @@ def amend(p: Protocol, fn: Callable[..., Step]) -> None:
 
 def only_where(p: Protocol, action: str, condition: Callable[[Any], Bool]) -> None:
     """The action needs one more condition on the state."""
-    old = p.actions[action]
 
     def fn(s: Any) -> Step:
         return when(condition(s)).then()
 
     fn.__name__ = action
-    p.replace_action(fn)
-    p.change_action(action, params=old.params, guard=(*old.guard, *p.actions[action].guard), writes=old.writes)
+    aside = p.variant(p.name, p.doc)
+    aside.assumptions = {}
+    aside.replace_action(fn)
+    p.change_action(action, guard=(*p.actions[action].guard, *aside.actions[action].guard))
 
 
 __all__ = ["Edit", "Mutant", "Mutants", "also_writing", "amend", "not_asking", "not_writing", "only_where"]

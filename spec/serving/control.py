@@ -97,14 +97,14 @@ def resume_kv(s: State) -> Step:
 # Weights
 
 
-def takes_bytes(s: State) -> Bool:
-    """The engine is paused and flushed, or paused in place, and has memory for the weights."""
-    return s.stage.is_in(Stage.PAUSED, Stage.FLUSHED) & ~s.weights_out
-
-
 def must_flush(s: State) -> Bool:
     """The publication's pause is one that a flush belongs to."""
     return s.mode != Mode.IN_PLACE
+
+
+def barrier_passed(s: State) -> Bool:
+    """The engine is paused and flushed; or paused in place, where no flush belongs to the pause."""
+    return (s.stage == Stage.FLUSHED) | ((s.stage == Stage.PAUSED) & (s.mode == Mode.IN_PLACE))
 
 
 @serving.action(by="driver")
@@ -114,21 +114,19 @@ def update(s: State, again: Bool) -> Step:
     It is the next load, or the same one `again`.
     """
     sent = ite(again, s.label, s.label + 1)
-    return when(takes_bytes(s), ~must_flush(s) | (s.stage == Stage.FLUSHED)).then(
-        weights=sent, label=sent, complete=True
-    )
+    return when(barrier_passed(s), ~s.weights_out).then(weights=sent, label=sent, complete=True)
 
 
 @serving.action(by="driver")
 def update_part(s: State) -> Step:
     """Some of a load arrives. Where nothing follows, the update has failed, and another one has to be complete."""
-    return when(takes_bytes(s), ~must_flush(s) | (s.stage == Stage.FLUSHED)).then(weights=NO_LOAD, complete=False)
+    return when(barrier_passed(s), ~s.weights_out).then(weights=NO_LOAD, complete=False)
 
 
 @serving.action(by="driver")
 def continue_generation(s: State) -> Step:
     """The engine schedules again: a load is complete, and all memory is back."""
-    return when(s.stage.is_in(Stage.PAUSED, Stage.FLUSHED), s.complete, ~s.kv_out).then(stage=Stage.SERVING)
+    return when(barrier_passed(s), s.complete, ~s.kv_out).then(stage=Stage.SERVING)
 
 
 # Adapters

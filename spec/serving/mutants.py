@@ -15,7 +15,6 @@ from spec.lang import Bool, Fair, Protocol, Step, Value, all_of, each, exists, f
 from spec.lang.mutants import Mutants, amend, not_asking, not_writing, only_where
 from spec.lang.nodes import walk
 from spec.lang.terms import key_sort, lift
-from spec.serving.control import takes_bytes
 from spec.serving.scheduler import can_start, idle, launch, none_is
 from spec.serving.state import (
     NO_LOAD,
@@ -51,15 +50,29 @@ def without(p: Protocol, action: str, phase: Phase) -> None:
 # The flush
 
 
-@mutant("no_stale_hit", "M1", "C02", "C42", "C43", "C50", "C53")
-def retract_without_flush(p: Protocol) -> None:
-    """Retracting requests is taken for invalidating their prefixes: bytes are sent without a flush."""
+def whenever_paused(p: Protocol) -> None:
+    """Bytes are sent and the engine continues once it is paused, flushed or not."""
 
     def update(s: State, again: Bool) -> Step:
         sent = ite(again, s.label, s.label + 1)
-        return when(takes_bytes(s)).then(weights=sent, label=sent, complete=True)
+        return when(is_paused(s), ~s.weights_out).then(weights=sent, label=sent, complete=True)
+
+    def continue_generation(s: State) -> Step:
+        return when(is_paused(s), s.complete, ~s.kv_out).then(stage=Stage.SERVING)
 
     p.replace_action(update)
+    p.replace_action(continue_generation)
+
+
+def is_paused(s: State) -> Bool:
+    """The pause has returned."""
+    return s.stage.is_in(Stage.PAUSED, Stage.FLUSHED)
+
+
+@mutant("no_stale_hit", "M1", "C02", "C42", "C43", "C50", "C53")
+def retract_without_flush(p: Protocol) -> None:
+    """Retracting requests is taken for invalidating their prefixes: bytes are sent without a flush."""
+    whenever_paused(p)
 
 
 @mutant("no_stale_hit", "C36", "C41")
@@ -88,19 +101,17 @@ def refused_flush_taken_for_done(p: Protocol) -> None:
 def update_flushes_afterwards(p: Protocol) -> None:
     """The update is asked to flush when its bytes are there; it is refused, and the load counts as published."""
 
+    whenever_paused(p)
+
     def update(s: State, again: Bool) -> Step:
-        sent = ite(again, s.label, s.label + 1)
         done = all_of(*idle(s, ignore_waiting=paused(s), ignore_grammars=paused(s)))
-        return when(takes_bytes(s)).then(
-            weights=sent,
-            label=sent,
-            complete=True,
+        return when().then(
             cached=each(Adapter, lambda a: s.cached[a] & ~done),
             made_by=each(Adapter, Load, lambda a, v: s.made_by[a, v] & ~done),
             made_with=each(Adapter, Adapter, lambda a, b: s.made_with[a, b] & ~done),
         )
 
-    p.replace_action(update)
+    amend(p, update)
 
 
 @mutant("provenance_is_complete", "H4", "C37", "C38", "C39", "C40")
@@ -291,7 +302,7 @@ def in_place_merges_batches(p: Protocol) -> None:
     amend(p, pause)
 
 
-@mutant("flush_succeeds", "section 0", "C26")
+@mutant("flush_succeeds", "section 0")
 def chunked_request_left_behind(p: Protocol) -> None:
     """A retraction forgets the request between its chunks, which keeps its KV and nobody's attention."""
 
@@ -313,7 +324,7 @@ def chunked_request_left_behind(p: Protocol) -> None:
 def session_keeps_its_kv(p: Protocol) -> None:
     """A retracted request of a session keeps its KV in the session's slot, which only a flush would empty."""
     not_writing(p, "retract", "kv", "kv_with")
-    retract_without_flush(p)
+    whenever_paused(p)
 
     def start(s: State, r: Request, chunked: Bool) -> Step:
         return when().then(kv={r: each(Load, lambda v: s.kv[r, v] | (s.weights == v))})
@@ -344,6 +355,12 @@ def abort_of_a_frozen_engine(p: Protocol) -> None:
     """A pause that aborts finds an engine that is frozen: it waits for requests to end, and nobody computes."""
     for action in ("decode", "prefill_rest", "finish", "take_token", "take_prompt", "take_chunk"):
         only_where(p, action, lambda s: (s.mode != Mode.ABORT) | (s.stage == Stage.SERVING))
+
+
+@mutant("provenance_is_complete", "C26")
+def aborted_chunk_leaks(p: Protocol) -> None:
+    """A request that is aborted between its chunks keeps its KV, which is nobody's then."""
+    not_writing(p, "abort", "kv", "kv_with")
 
 
 @mutant("engine_continues", "C105")
@@ -501,7 +518,8 @@ def tree_over_returned_memory(p: Protocol) -> None:
 
 
 def release_when_paused(p: Protocol) -> None:
-    """A release does not ask for the flush, and neither does an update."""
+    """A release does not ask for the flush, and neither does what follows."""
+    whenever_paused(p)
 
     def release(s: State, weights_too: Bool) -> Step:
         return when(s.offloads, s.stage == Stage.PAUSED).then(
@@ -681,7 +699,7 @@ NOT_HERE = MappingProxyType(
 UNMISSED = MappingProxyType(
     {
         "nothing ran ahead, or nobody asks what it was: cleared so that states that mean the same are one": (
-            *("take_chunk: write 5", "take_chunk: write 6", "take_prompt: write 6", "take_prompt: write 7"),
+            *("take_chunk: write 2", "take_chunk: write 3", "take_prompt: write 6", "take_prompt: write 7"),
             *("take_token: write 3", "take_token: write 4", "finish: write 9", "finish: write 12"),
             *("drop_result: write 4", "drop_result: write 5"),
         ),

@@ -239,15 +239,16 @@ def quiet_after_a_pause(s: State, t: State) -> Bool:
 
 @serving.step_property
 def publication_is_in_order(s: State, t: State) -> Bool:
-    """A pause returns before a flush or a continue, and a flush comes after a pause."""
+    """A pause returns before a flush or a continue; where it does not pause in place, the flush comes between."""
     begins = Stage.SERVING
     return any_of(
         s.stage == t.stage,
         (s.stage == begins) & (t.stage == Stage.PAUSING) & (s.mode != Mode.IN_PLACE),
         (s.stage == begins) & (t.stage == Stage.PAUSED) & (s.mode == Mode.IN_PLACE),
         (s.stage == Stage.PAUSING) & (t.stage == Stage.PAUSED),
-        (s.stage == Stage.PAUSED) & t.stage.is_in(Stage.FLUSHED, Stage.SERVING),
-        (s.stage == Stage.FLUSHED) & (t.stage == Stage.SERVING),
+        (s.stage == Stage.PAUSED) & (t.stage == Stage.FLUSHED),
+        (s.stage == Stage.PAUSED) & (t.stage == begins) & (s.mode == Mode.IN_PLACE),
+        (s.stage == Stage.FLUSHED) & (t.stage == begins),
     )
 
 
@@ -405,11 +406,18 @@ def queue_is_limited(s: State) -> Bool:
 
 @serving.step_property
 def nobody_is_lost(s: State, t: State) -> Bool:
-    """A request that was started ends with its last token, or, outside of retracting, where a queue refuses it (L1)."""
+    """A request that was started ends with its last token, under retract whatever happens (L1).
+
+    Otherwise it may also be aborted between its chunks, or refused by a queue that it was to come back to.
+    """
     return forall(
         Request,
         lambda r: (on_device(s, r) & ~unanswered(t, r)).implies(
-            delivers(s, t, r) | (s.limited & (s.mode != Mode.RETRACT))
+            any_of(
+                delivers(s, t, r),
+                (s.mode == Mode.ABORT) & (s.phase[r] == Phase.PREFILLING),
+                s.limited & (s.mode != Mode.RETRACT),
+            )
         ),
     )
 

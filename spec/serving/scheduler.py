@@ -60,13 +60,13 @@ def idle(s: State, *, ignore_waiting: Bool | bool, ignore_grammars: Bool | bool)
 def admit(s: State, r: Request, a: Adapter, constrained: Bool) -> Step:
     """A request comes and is queued, after its grammar is compiled if it has one.
 
-    Calls that were past the front end's gate come while the engine is paused, and are queued. Only a pause that aborts
-    waits for them: it returns when the front end has no call under way.
+    While the engine is paused, calls that were past the front end's gate still come, and are queued. A pause that
+    aborts waits for those, so that here they have all come before.
     """
     return when(
         answered(s, r),
         s.loaded[a],
-        (s.mode != Mode.ABORT) | s.stage.is_in(Stage.SERVING, Stage.PAUSING),
+        (s.mode != Mode.ABORT) | (s.stage == Stage.SERVING),
         ~full(s),
     ).then(
         phase={r: ite(constrained, Phase.GRAMMAR, Phase.WAITING)},
@@ -101,6 +101,24 @@ def queued(s: State, r: Request) -> dict[str, Any]:
 def compile_grammar(s: State, r: Request) -> Step:
     """A grammar is compiled, and its request joins the waiting queue. A paused scheduler does not look."""
     return when(~paused(s), s.phase[r] == Phase.GRAMMAR).then(**queued(s, r))
+
+
+# The tree
+
+
+def inserted(s: State, r: Request) -> dict[str, Any]:
+    """The request's KV enters the tree, under its adapter's key. Nothing in a key says which weights made the KV."""
+    return {
+        "cached": {s.adapter[r]: s.sharing},
+        "made_by": {
+            s.adapter[r]: each(Load, lambda v: s.made_by.get((s.adapter[r], v), False) | (s.sharing & s.kv[r, v]))
+        },
+        "made_with": {
+            s.adapter[r]: each(
+                Adapter, lambda a: s.made_with.get((s.adapter[r], a), False) | (s.sharing & s.kv_with[r, a])
+            )
+        },
+    }
 
 
 # Launches
@@ -155,9 +173,9 @@ def computed(s: State, r: Request) -> dict[str, Any]:
 
 @serving.action(by="engine", on="r")
 def prefill_rest(s: State, r: Request) -> Step:
-    """The last chunk of a prompt is computed."""
+    """The chunk that is there enters the tree (``stash_chunked_request``), and the last one is computed."""
     return when(can_launch(s, r), s.phase[r] == Phase.PREFILLING).then(
-        phase={r: Phase.PREFILLED}, **computed(s, r), **launch(s, r)
+        phase={r: Phase.PREFILLED}, **inserted(s, r), **computed(s, r), **launch(s, r)
     )
 
 
@@ -182,25 +200,10 @@ NOTHING_AHEAD: dict[str, Any] = {"ahead": None, "ahead_label": NO_LOAD, "ahead_w
 """The result is processed."""
 
 
-def inserted(s: State, r: Request) -> dict[str, Any]:
-    """The request's KV enters the tree, under its adapter's key. Nothing in a key says which weights made the KV."""
-    return {
-        "cached": {s.adapter[r]: s.sharing},
-        "made_by": {
-            s.adapter[r]: each(Load, lambda v: s.made_by.get((s.adapter[r], v), False) | (s.sharing & s.kv[r, v]))
-        },
-        "made_with": {
-            s.adapter[r]: each(
-                Adapter, lambda a: s.made_with.get((s.adapter[r], a), False) | (s.sharing & s.kv_with[r, a])
-            )
-        },
-    }
-
-
 @serving.action(by="engine", on="r")
 def take_chunk(s: State, r: Request) -> Step:
-    """The result of a chunk is processed: no token, but the chunk enters the tree."""
-    return when(can_process(s, r), s.phase[r] == Phase.PREFILLING).then(**inserted(s, r), **NOTHING_AHEAD)
+    """The result of a chunk is processed: there is no token in it."""
+    return when(can_process(s, r), s.phase[r] == Phase.PREFILLING).then(**NOTHING_AHEAD)
 
 
 @serving.action(by="engine", on="r")
@@ -248,6 +251,14 @@ def drop_result(s: State, r: Request) -> Step:
 # Taking requests back
 
 
+def left_to_the_result(s: State, r: Request) -> dict[str, Any]:
+    """The request's KV is freed, but for what a result that ran ahead still belongs to."""
+    return {
+        "kv": {r: each(Load, lambda v: (s.ahead == r) & s.kv[r, v])},
+        "kv_with": {r: each(Adapter, lambda a: (s.ahead == r) & s.kv_with[r, a])},
+    }
+
+
 def given_back(s: State, r: Request) -> dict[str, Any]:
     """A request waits again, without its KV. What the tree has of it stays there, and stays matchable."""
     return {
@@ -255,9 +266,8 @@ def given_back(s: State, r: Request) -> dict[str, Any]:
         "stamp": {r: ite(~full(s), s.stamp[r], None)},
         "counted": {r: s.counted[r] & ~full(s)},
         "retracted": {r: ~full(s)},
-        "kv": {r: each(Load, lambda v: (s.ahead == r) & s.kv[r, v])},
-        "kv_with": {r: each(Adapter, lambda a: (s.ahead == r) & s.kv_with[r, a])},
         "reused": {r: False},
+        **left_to_the_result(s, r),
     }
 
 
@@ -277,10 +287,13 @@ def preempt(s: State, r: Request) -> Step:
 
 @serving.action(by="engine", on="r")
 def abort(s: State, r: Request) -> Step:
-    """A request that holds no KV is ended with an error. One that does ends when its next token is processed."""
+    """A request that has no token coming is ended with an error, one between its chunks without its KV.
+
+    One that has ends when that token is processed, as any other does.
+    """
     return when(
         s.gone[r] | ((s.stage == Stage.PAUSING) & (s.mode == Mode.ABORT)),
-        s.phase[r].is_in(Phase.GRAMMAR, Phase.WAITING),
+        s.phase[r].is_in(Phase.GRAMMAR, Phase.WAITING, Phase.PREFILLING),
     ).then(
         phase={r: Phase.DONE},
         adapter={r: None},
@@ -288,6 +301,8 @@ def abort(s: State, r: Request) -> Step:
         stamp={r: None},
         counted={r: False},
         retracted={r: False},
+        reused={r: False},
+        **left_to_the_result(s, r),
     )
 
 
