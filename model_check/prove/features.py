@@ -215,7 +215,7 @@ class Seen:
         return self._tables[sort]
 
     def excluding(self, space: Space, state: State, premises: int, fields: Collection[str]) -> Iterator[Candidate]:
-        """The candidates with so many premises over these fields that a state, perhaps of another world, does not meet."""
+        """The candidates with so many premises over these fields that a state, perhaps of another world, breaks."""
         one = np.array([state], np.int64)
         for sort in self.sorts:
             told = self._features[sort]

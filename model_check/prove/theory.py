@@ -40,6 +40,14 @@ class Theory:
         full.properties |= dict(lemmas)
         return cls(full, frozenset(lemmas), lemmas.uses, lemmas.bounded_only)
 
+    def without(self, lemmas: Collection[str]) -> Theory:
+        """The theory without some of its lemmas."""
+        protocol = self.protocol.variant(self.protocol.name, self.protocol.doc)
+        for name in lemmas:
+            del protocol.properties[name]
+        uses = {claim: tuple(n for n in names if n not in lemmas) for claim, names in self.uses.items()}
+        return Theory(protocol, self.lemmas - set(lemmas), uses, self.bounded_only)
+
     @cached_property
     def claims(self) -> dict[str, Property]:
         """Every claim: properties, lemmas, and that no state is a dead end."""

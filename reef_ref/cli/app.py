@@ -215,6 +215,15 @@ def prove(
         typer.Option("--property", metavar="NAME", help="Only this, and what it rests on; may be given again."),
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="Tell every obligation, not only every claim.")] = False,
+    suggested: Annotated[
+        bool, typer.Option("--suggest", help="Look for lemmas that close the proofs that are open.")
+    ] = False,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="LEMMA", help="With --suggest: as if there were none such.")
+    ] = None,
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="NAME", help="With --suggest: the world whose states are explored.")
+    ] = "smoke",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes.  [default: two]")] = None,
     max_seconds: Annotated[float, typer.Option(min=0.1, help="For one question to z3, before it is unknown.")] = 60,
     report_format: Annotated[TableFormat, typer.Option("--format", help="Of the report.")] = TableFormat.TEXT,
@@ -226,6 +235,19 @@ def prove(
     """
     from reef_ref.cli.prove import run_prove
 
+    if suggested:
+        from reef_ref.cli.suggest import run_suggest
+
+        return run_suggest(
+            protocol,
+            scope,
+            mutant=mutant,
+            only=only,
+            without=without or (),
+            max_seconds=max_seconds,
+            report_format=report_format.value,
+            output=output,
+        )
     return run_prove(
         protocol,
         everything=everything,

@@ -21,12 +21,7 @@ from tests.prove import leases
 
 def theory(*, careful: bool = True, without: str = "") -> Theory:
     full = Theory.of(leases.build(careful=careful), leases.LEMMAS)
-    if not without:
-        return full
-    kept = full.protocol.variant(full.protocol.name, full.protocol.doc)
-    del kept.properties[without]
-    uses = {claim: tuple(n for n in names if n != without) for claim, names in full.uses.items()}
-    return Theory(kept, full.lemmas - {without}, uses)
+    return full.without([without]) if without else full
 
 
 def answers(proof: Proof) -> dict[str, Answer]:
