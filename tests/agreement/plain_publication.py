@@ -462,7 +462,8 @@ def retract(world: World, number: int) -> bool:
 def migrate(world: World, source: int, sink: int) -> bool:
     """A prefix reaches another engine's tree."""
     running, other = world.slots[source], world.slots[sink]
-    if source == sink or running.request != "RUNNING" or other.holds != "LIVE" or not world.sharing:
+    runs = running.request == "RUNNING" and not running.paused
+    if source == sink or not runs or other.holds != "LIVE" or not world.sharing:
         return False
     other.remember(running.kv)
     return True
