@@ -41,7 +41,7 @@ def spread(function: Callable[..., T], calls: Sequence[tuple[Any, ...]]) -> Iter
     try:
         _answers(address)
         ray.init(**options)
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray has no class of its own for a node that does not start
         where = address or "this machine"
         raise Trouble(f"--ray: no cluster on {where}: {error}", Status.UNDETERMINED) from error
     try:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,6 +62,21 @@ def test_without_ray_one_line_says_what_to_install(capsys: Captured, monkeypatch
     monkeypatch.setitem(sys.modules, "ray", None)
     status, out, err = mutants(capsys, TOY, "--ray")
     assert (status, out, err) == (2, "", "reef-ref: --ray needs ray: install reef-ref[ray]\n")
+
+
+def test_a_cluster_that_does_not_start_is_one_line(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ray says it on a machine that is too busy."""
+
+    def init(**options: object) -> None:
+        raise Exception("The current node timed out during startup.\nSome process failed.")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init))
+    status, out, err = mutants(capsys, TOY, "--ray")
+    assert (status, out) == (3, "")
+    assert err == (
+        "reef-ref: --ray: no cluster on this machine: The current node timed out during startup. Some process failed.\n"
+    )
 
 
 with_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: reef-ref[ray]")
