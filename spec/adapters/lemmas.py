@@ -203,7 +203,10 @@ LEMMAS.rest(
         "requests_run_on_their_adapter": ("requests_have_their_bytes",),
         "requests_find_their_adapter": ("served_adapters_are_loaded",),
         "provenance_is_complete": ("requests_have_their_bytes",),
+        "starts_between_pauses": (),
+        "nobody_is_lost": (),
         "refusal_is_harmless": (),
+        "refused_only_for_want_of_room": (),
         "protected_adapters_stay": (
             "one_slot_each",
             "scenarios_are_served_with_their_own",
@@ -218,6 +221,7 @@ LEMMAS.rest(
             "loaded_adapters_are_booked",
         ),
         "one_slot_each": ("stages_have_what_they_need",),
+        "stages_have_their_adapters": ("stages_have_what_they_need", "targets_are_wanted"),
         "lost_engines_have_nothing": (),
         "served_adapters_are_loaded": (
             "protected_adapters_stay",
@@ -227,6 +231,8 @@ LEMMAS.rest(
         ),
         "scenarios_are_served_with_their_own": (),
         "jobs_end_as_current": ("jobs_have_a_scenario",),
+        "nothing_is_passed_over": (),
+        "admission_closes_for_cause": (),
         "retired_only_for_cause": ("stages_have_what_they_need",),
         "pauses_are_short": (),
         "stages_have_what_they_need": ("targets_are_wanted",),
