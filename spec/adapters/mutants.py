@@ -530,8 +530,8 @@ UNMISSED = MappingProxyType(
         "engines retract for want of memory as well, and no claim minds": ("retract: guard 2",),
         "with gates, books and stages right, the other conditions say so": (
             *("admit: guard 4", "evict_leaked: guard 2", "evict_own: guard 7", "evict_own: guard 9"),
-            "begin_load: guard 2",
         ),
+        "makes a difference with a third slot, which scope `pr` has": ("begin_load: guard 2",),
     }
 )
 """Parts of the right protocol that no claim misses in scope `smoke` when they are dropped, by why they stay."""
