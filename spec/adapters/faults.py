@@ -35,10 +35,9 @@ def load_tears(s: State, e: Engine) -> Step:
 
 
 @adapters.fault(by="e", on="e")
-def eviction_fails(s: State, e: Engine, gone: Bool) -> Step:
-    """An engine does not answer an unload, whether or not it did it: the slot has leaked."""
+def eviction_fails(s: State, e: Engine) -> Step:
+    """An engine does not answer an unload: the slot has leaked. It may still do what it was told (`unload`)."""
     return when(s.stage == Stage.EVICT, s.alive[e], has(s, e, s.victim) != Bytes.NONE).then(
-        bytes={(e, s.victim): ite(gone & (s.uses[e] != s.victim), Bytes.NONE, has(s, e, s.victim))},
         leaked=each(Slot, lambda i: s.leaked[i] | (s.holds[i] == s.victim)),
         stage=Stage.RETIRE,
     )

@@ -44,19 +44,15 @@ def booked(s: State, n: Adapter | Maybe[Adapter]) -> Bool:
 
 
 @lemma(
-    breaks=("books_within_engines", "choose_nothing"),
-    without="A victim is left from before, is unloaded already and has its slot, and is forgotten.",
+    breaks=("one_slot_each", "register"),
+    without="The target has a slot already, and takes another.",
 )
 def stages_have_what_they_need(s: State) -> Bool:
-    """A target, a victim, a free slot are there in the stages that need them; a victim in no other, a target in few."""
+    """What `stages_have_their_adapters` leaves to say: of the target, the victim and their slots."""
     return all_of(
-        s.stage.is_in(Stage.DOWN, Stage.IDLE, Stage.REBUILD, Stage.RECONCILE).implies(s.target.is_none),
-        s.stage.is_in(*TAKING, Stage.COMMIT).implies(~s.target.is_none),
-        s.stage.is_in(Stage.EVICT, Stage.CLEAN_UP, Stage.RETIRE) | s.victim.is_none,
-        (s.stage == Stage.EVICT).implies(~s.victim.is_none & booked(s, s.victim)),
-        (s.stage == Stage.RETIRE).implies(booked(s, s.victim) & ~held(s, s.victim)),
+        (s.stage == Stage.RETIRE).implies(~held(s, s.victim)),
         (s.stage == Stage.CLEAN_UP).implies(s.victim == s.target),
-        (s.stage == Stage.COMMIT).implies((s.target == s.job) & held(s, s.job)),
+        (s.stage == Stage.COMMIT).implies(held(s, s.job)),
         s.stage.is_in(*LOADING).implies(
             all_of(
                 ~booked(s, s.target),
@@ -68,7 +64,7 @@ def stages_have_what_they_need(s: State) -> Bool:
 
 
 @lemma(
-    breaks=("stages_have_what_they_need", "point_at"),
+    breaks=("stages_have_their_adapters", "point_at"),
     without="The target is no job's and has its slot, and is committed.",
 )
 def targets_are_wanted(s: State) -> Bool:
@@ -203,7 +199,10 @@ LEMMAS.rest(
         "requests_run_on_their_adapter": ("requests_have_their_bytes",),
         "requests_find_their_adapter": ("served_adapters_are_loaded",),
         "provenance_is_complete": ("requests_have_their_bytes",),
+        "starts_between_pauses": (),
+        "nobody_is_lost": (),
         "refusal_is_harmless": (),
+        "refused_only_for_want_of_room": (),
         "protected_adapters_stay": (
             "one_slot_each",
             "scenarios_are_served_with_their_own",
@@ -211,33 +210,59 @@ LEMMAS.rest(
         ),
         "needless_ones_go_first": (),
         "resident_targets_move_no_bytes": (),
-        "books_within_engines": ("stages_have_what_they_need", "held_adapters_are_whole"),
+        "books_within_engines": ("stages_have_their_adapters", "stages_have_what_they_need", "held_adapters_are_whole"),
         "engines_within_books": (
             "lost_engines_have_nothing",
+            "stages_have_their_adapters",
             "stages_have_what_they_need",
             "loaded_adapters_are_booked",
         ),
-        "one_slot_each": ("stages_have_what_they_need",),
+        "one_slot_each": (
+            "stages_have_their_adapters",
+            "stages_have_what_they_need",
+        ),
+        "stages_have_their_adapters": ("stages_have_what_they_need", "targets_are_wanted"),
         "lost_engines_have_nothing": (),
         "served_adapters_are_loaded": (
             "protected_adapters_stay",
             "books_within_engines",
+            "stages_have_their_adapters",
             "stages_have_what_they_need",
             "open_gates_are_booked",
         ),
         "scenarios_are_served_with_their_own": (),
         "jobs_end_as_current": ("jobs_have_a_scenario",),
-        "retired_only_for_cause": ("stages_have_what_they_need",),
+        "nothing_is_passed_over": (),
+        "admission_closes_for_cause": (),
+        "retired_only_for_cause": (
+            "stages_have_their_adapters",
+            "stages_have_what_they_need",
+        ),
         "pauses_are_short": (),
-        "stages_have_what_they_need": ("targets_are_wanted",),
-        "targets_are_wanted": ("stages_have_what_they_need",),
+        "stages_have_what_they_need": ("stages_have_their_adapters", "targets_are_wanted"),
+        "targets_are_wanted": (
+            "stages_have_their_adapters",
+            "stages_have_what_they_need",
+        ),
         "jobs_have_a_scenario": ("scenarios_are_served_with_their_own",),
-        "open_gates_are_booked": ("protected_adapters_stay", "stages_have_what_they_need"),
-        "held_adapters_are_whole": ("stages_have_what_they_need",),
-        "loaded_adapters_are_booked": ("lost_engines_have_nothing", "stages_have_what_they_need"),
+        "open_gates_are_booked": (
+            "protected_adapters_stay",
+            "stages_have_their_adapters",
+            "stages_have_what_they_need",
+        ),
+        "held_adapters_are_whole": (
+            "stages_have_their_adapters",
+            "stages_have_what_they_need",
+        ),
+        "loaded_adapters_are_booked": (
+            "lost_engines_have_nothing",
+            "stages_have_their_adapters",
+            "stages_have_what_they_need",
+        ),
         "leaked_adapters_serve_nobody": (
             "protected_adapters_stay",
             "one_slot_each",
+            "stages_have_their_adapters",
             "stages_have_what_they_need",
             "targets_are_wanted",
             "jobs_have_a_scenario",
@@ -246,6 +271,7 @@ LEMMAS.rest(
         ),
         "requests_have_their_bytes": (
             "served_adapters_are_loaded",
+            "stages_have_their_adapters",
             "stages_have_what_they_need",
             "open_gates_are_booked",
             "loaded_adapters_are_booked",
@@ -256,6 +282,7 @@ LEMMAS.rest(
             "one_slot_each",
             "lost_engines_have_nothing",
             "pauses_are_short",
+            "stages_have_their_adapters",
             "stages_have_what_they_need",
             "requests_have_their_bytes",
         ),

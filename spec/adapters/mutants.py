@@ -9,6 +9,7 @@ the like are invariants whose breach nobody reported yet, ``section 1.8`` descri
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 
 from spec.adapters.coordinator import (
     about_to_be_superseded,
@@ -169,6 +170,27 @@ def another_store_without_adapter(p: Protocol) -> None:
     p.replace_action(start)
 
 
+# Requests and pauses
+
+
+@mutant("starts_between_pauses", "C18")
+def pause_overlooked(p: Protocol) -> None:
+    """A request starts on an engine that is paused, and runs on while bytes arrive."""
+    not_asking(p, "start", "paused")
+
+
+@mutant("nobody_is_lost", "L1")
+def retracted_request_dropped(p: Protocol) -> None:
+    """A pause takes a request back and puts it nowhere."""
+
+    def retract(s: State, e: Engine) -> Step:
+        return when(s.request[e] == Request.RUNNING, s.paused).then(
+            request={e: Request.NONE}, uses={e: None}, kv={e: Bytes.NONE}
+        )
+
+    p.replace_action(retract)
+
+
 # Room
 
 
@@ -227,6 +249,12 @@ def wedged_engine_looks_full(p: Protocol) -> None:
         "reconcile",
         lambda s: {"holds": each(Slot, lambda i: ite(s.leaked[i] | everywhere(s, s.holds[i]), s.holds[i], None))},
     )
+
+
+@mutant("refused_only_for_want_of_room", "C86")
+def leaks_taken_for_use(p: Protocol) -> None:
+    """A slot that leaked counts as one that somebody needs: the job is refused, and nobody frees the slot."""
+    not_asking(p, "refuse", "leaked")
 
 
 @mutant("unloads_return", "C73", "C74")
@@ -397,6 +425,12 @@ def reserved_slot_given_away(p: Protocol) -> None:
 # The end of a job
 
 
+@mutant("stages_have_their_adapters", "C86")
+def failed_load_stays_the_target(p: Protocol) -> None:
+    """After a load has failed, the books go on saying that its adapter is being loaded."""
+    not_writing(p, "all_cleaned", "target")
+
+
 @mutant("jobs_end_as_current", "H20")
 def restart_leaves_the_record(p: Protocol) -> None:
     """A restart finds the job's adapter on every engine: it is published, and nothing records what is current."""
@@ -427,6 +461,18 @@ def lost_adapters_not_restored(p: Protocol) -> None:
         not_asking(p, action, "holds")
 
 
+@mutant("nothing_is_passed_over", "section 2.4")
+def job_before_the_lost(p: Protocol) -> None:
+    """A repair loads the job's adapter first, and what a scenario is served with has to wait, or finds no room."""
+    not_asking(p, "choose_job", "holds")
+
+
+@mutant("admission_closes_for_cause", "H3")
+def retry_is_a_repair(p: Protocol) -> None:
+    """A retry takes engines for new ones, and every scenario out of service until they are looked at."""
+    also_writing(p, "begin_retry", lambda s: {"stage": Stage.REBUILD, **close_gates()})
+
+
 @mutant("lost_engines_have_nothing", "section 6")
 def retired_in_name_only(p: Protocol) -> None:
     """Engines are retired, and what they had is taken for what their successors have."""
@@ -443,3 +489,49 @@ def restart_stays_paused(p: Protocol) -> None:
 def lease_outlives_its_request(p: Protocol) -> None:
     """A request is answered, and goes on protecting its adapter."""
     not_writing(p, "finish", "uses")
+
+
+UNMISSED = MappingProxyType(
+    {
+        "doing it again changes nothing": (
+            *("rebuild: guard 2", "unload_stray: guard 3", "evict_own: guard 1", "open_gate: guard 1"),
+            *("unpin: guard 1", "start: guard 1", "start_on_hit: guard 1", "unload: guard 2"),
+            *("die: guard 1", "crash: guard 1"),
+        ),
+        "`begin_retry` takes up all the same what was not begun": ("begin_publish: write 3", "begin_rollback: write 2"),
+        "without need, and ends where it began": ("begin_rollback: guard 5", "begin_retry: guard 3"),
+        "what one repair has left dead, another replaces": ("reconcile: guard 2",),
+        "giving up without need is what `load_fails` does": (
+            *("find_dead: guard 2", "find_mismatch: guard 2", "find_mismatch: guard 3"),
+        ),
+        "an engine that is lost has nothing to unload: kept because nobody can ask it": (
+            *("unload_stray: guard 2", "unload: guard 1", "eviction_fails: guard 2", "cleaning_fails: guard 2"),
+        ),
+        "an unload that was done, and whose answer is lost, is taken for one that failed": (
+            *("eviction_fails: guard 3", "cleaning_fails: guard 3"),
+        ),
+        "nothing is unloaded that a request names: kept because an engine waits whoever asks": ("unload: guard 3",),
+        "clear already where it comes from here, and written alike by everything that ends in rest": (
+            *("choose_nothing: write 3", "choose_nothing: write 4", "refuse: write 3", "refuse: write 4"),
+            *("retire: write 11", "commit: write 5"),
+        ),
+        "upstream pauses engines, though a name that nothing had is loaded beside requests without harm": (
+            "begin_load: write 2",
+        ),
+        "`unpin` and `pin` do it in two steps": ("pin: guard 1",),
+        "what is not there is not kept, and what is served keeps only its successor waiting, until `unpin`": (
+            *("pin: guard 2", "pin: guard 3"),
+        ),
+        "a pin that outlives the coordinator keeps more, until `unpin`": ("crash: write 2",),
+        "without an entry it does what `start` does": ("start_on_hit: guard 4",),
+        "a hit finds the entry that it would make: kept because a prompt enters the tree however it starts": (
+            *("start_on_hit: write 3", "start_on_hit: write 4"),
+        ),
+        "engines retract for want of memory as well, and no claim minds": ("retract: guard 2",),
+        "with gates, books and stages right, the other conditions say so": (
+            *("admit: guard 4", "evict_leaked: guard 2", "evict_own: guard 7", "evict_own: guard 9"),
+        ),
+        "makes a difference with a third slot, which scope `pr` has": ("begin_load: guard 2",),
+    }
+)
+"""Parts of the right protocol that no claim misses in scope `smoke` when they are dropped, by why they stay."""

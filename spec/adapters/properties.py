@@ -23,10 +23,12 @@ from spec.adapters.state import (
     held,
     leaks,
     needs_repair,
+    on_every_engine,
     scenario_of,
     serves,
+    to_restore,
 )
-from spec.lang import Bool, CanReach, all_of, count, exists, forall, wherever
+from spec.lang import Bool, CanReach, all_of, any_of, count, exists, forall, ite, wherever
 
 # Caches and names
 
@@ -62,8 +64,10 @@ def one_content_per_name(s: State, t: State) -> Bool:
 
 @adapters.step_property
 def names_are_kept(s: State, t: State) -> Bool:
-    """A name stands for one revision of one scenario, for ever (S6)."""
-    return forall(Adapter, lambda n: s.scenario[n].is_none | (t.scenario[n] == s.scenario[n]))
+    """A name is given to the job that publishes it, and stands for that revision of one scenario for ever (S6)."""
+    return forall(
+        Adapter, lambda n: (t.scenario[n] == s.scenario[n]) | (s.scenario[n].is_none & (t.job == n) & s.job.is_none)
+    )
 
 
 @adapters.property
@@ -91,6 +95,28 @@ def provenance_is_complete(s: State) -> Bool:
     )
 
 
+# Requests and pauses
+
+
+@adapters.step_property
+def starts_between_pauses(s: State, t: State) -> Bool:
+    """No request starts on a paused engine."""
+    return s.paused.implies(
+        forall(Engine, lambda e: (s.request[e] == Request.RUNNING) | (t.request[e] != Request.RUNNING))
+    )
+
+
+@adapters.step_property
+def nobody_is_lost(s: State, t: State) -> Bool:
+    """A request that was admitted ends only where it runs and no pause holds it, or with its engine's process (L1)."""
+    return forall(
+        Engine,
+        lambda e: ((s.request[e] != Request.NONE) & (t.request[e] == Request.NONE)).implies(
+            ~t.alive[e] | ((s.request[e] == Request.RUNNING) & ~s.paused)
+        ),
+    )
+
+
 # Room
 
 
@@ -98,6 +124,15 @@ def refuses(s: State, t: State) -> Bool:
     """The step finds no room and gives up."""
     return (s.stage == Stage.MAKE_ROOM) & ~t.stage.is_in(
         Stage.MAKE_ROOM, Stage.EVICT, Stage.LOAD, Stage.COMMIT, Stage.DOWN
+    )
+
+
+def nothing_may_go(s: State) -> Bool:
+    """No slot is free, and nothing in one may be evicted."""
+    return all_of(
+        forall(Slot, lambda i: ~free(s, i)),
+        ~leaks(s),
+        forall(Adapter, lambda n: ~idle_in_slot(s, n) & ~about_to_be_superseded(s, n)),
     )
 
 
@@ -117,6 +152,12 @@ def refusal_is_harmless(s: State, t: State) -> Bool:
             ),
         )
     )
+
+
+@adapters.step_property
+def refused_only_for_want_of_room(s: State, t: State) -> Bool:
+    """A job is refused only where no slot is free or has leaked, and somebody needs whatever is in them (P18)."""
+    return refuses(s, t).implies(nothing_may_go(s))
 
 
 @adapters.property
@@ -204,6 +245,23 @@ def one_slot_each(s: State) -> Bool:
 
 
 @adapters.property
+def stages_have_their_adapters(s: State) -> Bool:
+    """What is loaded is there while room is made for it, and what is unloaded while it goes; otherwise neither is.
+
+    What is evicted has a slot, what is committed is the job, and a coordinator that rests or repairs has no target.
+    """
+    return all_of(
+        s.stage.is_in(Stage.DOWN, Stage.IDLE, Stage.REBUILD, Stage.RECONCILE).implies(s.target.is_none),
+        s.stage.is_in(Stage.MAKE_ROOM, Stage.EVICT, Stage.RETIRE, Stage.LOAD, Stage.CLEAN_UP, Stage.COMMIT).implies(
+            ~s.target.is_none
+        ),
+        s.stage.is_in(Stage.EVICT, Stage.RETIRE, Stage.CLEAN_UP) == ~s.victim.is_none,
+        s.stage.is_in(Stage.EVICT, Stage.RETIRE).implies(exists(Slot, lambda i: s.holds[i] == s.victim)),
+        (s.stage == Stage.COMMIT).implies(s.target == s.job),
+    )
+
+
+@adapters.property
 def lost_engines_have_nothing(s: State) -> Bool:
     """Where there is no process, there is no adapter, no request and no tree."""
     return forall(
@@ -244,6 +302,31 @@ def jobs_end_as_current(s: State, t: State) -> Bool:
     return all_of(
         s.job.is_none | (t.job == s.job) | (t.job.is_none & exists(Scenario, lambda x: t.current[x] == s.job)),
         forall(Scenario, lambda x: (t.current[x] == s.current[x]) | (t.current[x] == s.job)),
+    )
+
+
+@adapters.step_property
+def nothing_is_passed_over(s: State, t: State) -> Bool:
+    """What a scenario has lost is turned to before the job, and the coordinator rests only where there is neither."""
+    lost = exists(Scenario, lambda x: to_restore(s, x))
+    turns = (s.stage == Stage.CHOOSE) & ~t.stage.is_in(Stage.CHOOSE, Stage.DOWN)
+    return turns.implies(
+        ite(lost, exists(Scenario, lambda x: to_restore(s, x) & (t.target == s.current[x])), t.target == s.job)
+    )
+
+
+@adapters.step_property
+def admission_closes_for_cause(s: State, t: State) -> Bool:
+    """A scenario's admission closes only for a repair, a restart, or an eviction of its own adapter (P18)."""
+    return forall(
+        Scenario,
+        lambda x: any_of(
+            ~s.gate[x],
+            t.gate[x],
+            s.stage == Stage.DOWN,
+            needs_repair(s),
+            (t.stage == Stage.EVICT) & (t.victim == s.current[x]),
+        ),
     )
 
 
@@ -388,9 +471,7 @@ def refused(s: State) -> Bool:
     return all_of(
         s.stage == Stage.MAKE_ROOM,
         ~held(s, s.target),
-        forall(Slot, lambda i: ~free(s, i)),
-        ~leaks(s),
-        forall(Adapter, lambda n: ~idle_in_slot(s, n) & ~about_to_be_superseded(s, n)),
+        nothing_may_go(s),
     )
 
 
@@ -420,6 +501,12 @@ def leaked(s: State) -> Bool:
 def torn(s: State) -> Bool:
     """A load answered success, and the bytes are nobody's."""
     return (s.stage == Stage.LOAD) & exists(Engine, lambda e: has(s, e, s.target) == Bytes.MIXED)
+
+
+@adapters.goal
+def arrived(s: State) -> Bool:
+    """A load has failed, and every engine has the adapter all the same, right and whole."""
+    return (s.stage == Stage.CLEAN_UP) & on_every_engine(s, s.victim, Bytes.OWN)
 
 
 @adapters.goal
@@ -459,17 +546,23 @@ SHOWN_BY = {
     "requests_run_on_their_adapter": "torn",
     "requests_find_their_adapter": "outlived",
     "provenance_is_complete": "retracted",
+    "starts_between_pauses": "retracted",
+    "nobody_is_lost": "retracted",
     "refusal_is_harmless": "refused",
+    "refused_only_for_want_of_room": "refused",
     "protected_adapters_stay": "kept",
     "needless_ones_go_first": "leaked",
     "resident_targets_move_no_bytes": "rolled_back",
     "books_within_engines": "half_replaced",
-    "engines_within_books": "leaked",
+    "engines_within_books": "arrived",
     "one_slot_each": "two_served",
+    "stages_have_their_adapters": "arrived",
     "lost_engines_have_nothing": "half_replaced",
     "served_adapters_are_loaded": "two_served",
     "scenarios_are_served_with_their_own": "two_served",
     "jobs_end_as_current": "rolled_back",
+    "nothing_is_passed_over": "half_replaced",
+    "admission_closes_for_cause": "out_of_service",
     "retired_only_for_cause": "condemned",
     "pauses_are_short": "retracted",
     "unloads_return": "half_replaced",

@@ -168,6 +168,12 @@ about_to_be_superseded(n) ==
   /\ target = job
   /\ \E s \in Scenario : current[s] = n /\ (IF target = None THEN None ELSE scenario[target]) = s
 
+(* No slot is free, and nothing in one may be evicted. *)
+nothing_may_go ==
+  /\ is_full
+  /\ ~leaks
+  /\ \A a \in Adapter : ~idle_in_slot(a) /\ ~about_to_be_superseded(a)
+
 (* Engines run, and no scenario has an adapter yet; one slot may be taken for good. *)
 Init ==
   \E tight \in BOOLEAN, i \in Slot :
@@ -564,11 +570,13 @@ unload(e) ==
        paused, request, uses, cached, kv, made_by>>
 
 (* Fault. A load is refused or times out; the adapter may be there all the same. *)
-load_fails(e, arrived) ==
+load_fails(e, arrived_) ==
   /\ stage = "LOAD"
   /\ alive[e]
   /\ (IF target = None THEN "NONE" ELSE bytes[e, target]) = "NONE"
-  /\ bytes' = IF target = None THEN bytes ELSE [bytes EXCEPT ![e, target] = IF arrived THEN "OWN" ELSE "NONE"]
+  /\ bytes' =
+       IF target = None THEN bytes
+       ELSE [bytes EXCEPT ![e, target] = IF arrived_ THEN "OWN" ELSE "NONE"]
   /\ stage' = "CLEAN_UP"
   /\ victim' = target
   /\ UNCHANGED <<reserved, scenario, current, job, gate, pinned, target, holds, leaked, alive, paused,
@@ -583,18 +591,15 @@ load_tears(e) ==
   /\ UNCHANGED <<reserved, scenario, current, job, gate, pinned, stage, target, victim, holds, leaked, alive,
        paused, request, uses, cached, kv, made_by>>
 
-(* Fault. An engine does not answer an unload, whether or not it did it: the slot has leaked. *)
-eviction_fails(e, gone) ==
+(* Fault. An engine does not answer an unload: the slot has leaked. It may still do what it was told
+   (`unload`). *)
+eviction_fails(e) ==
   /\ stage = "EVICT"
   /\ alive[e]
   /\ (IF victim = None THEN "NONE" ELSE bytes[e, victim]) # "NONE"
-  /\ bytes' =
-       IF victim = None THEN bytes
-       ELSE [bytes EXCEPT ![e, victim] = IF gone /\ uses[e] # victim THEN "NONE" ELSE IF victim = None THEN
-         "NONE" ELSE bytes[e, victim]]
   /\ leaked' = [s \in Slot |-> leaked[s] \/ holds[s] = victim]
   /\ stage' = "RETIRE"
-  /\ UNCHANGED <<reserved, scenario, current, job, gate, pinned, target, victim, holds, alive, paused,
+  /\ UNCHANGED <<reserved, scenario, current, job, gate, pinned, target, victim, holds, alive, paused, bytes,
        request, uses, cached, kv, made_by>>
 
 (* Fault. An engine does not unload what a failed load left: that takes a slot, and the slot has leaked. *)
@@ -677,9 +682,9 @@ Ordinary ==
 
 (* What goes wrong. *)
 Fault ==
-  \/ \E e \in Engine, arrived \in BOOLEAN : load_fails(e, arrived)
+  \/ \E e \in Engine, arrived_ \in BOOLEAN : load_fails(e, arrived_)
   \/ \E e \in Engine : load_tears(e)
-  \/ \E e \in Engine, gone \in BOOLEAN : eviction_fails(e, gone)
+  \/ \E e \in Engine : eviction_fails(e)
   \/ \E e \in Engine, i \in Slot : cleaning_fails(e, i)
   \/ \E e \in Engine : die(e)
   \/ crash
@@ -703,9 +708,9 @@ one_content_per_name ==
   [][\A e \in Engine : \A a \in Adapter : (bytes[e, a] = "NONE" \/ bytes'[e, a] = "NONE") \/ bytes'[e, a] =
     bytes[e, a]]_vars
 
-(* A name stands for one revision of one scenario, for ever (S6). *)
+(* A name is given to the job that publishes it, and stands for that revision of one scenario for ever (S6). *)
 names_are_kept ==
-  [][\A a \in Adapter : scenario[a] = None \/ scenario'[a] = scenario[a]]_vars
+  [][\A a \in Adapter : scenario'[a] = scenario[a] \/ (scenario[a] = None /\ job' = a /\ job = None)]_vars
 
 (* A request runs on the bytes that the name in it stands for, whole. *)
 requests_run_on_their_adapter ==
@@ -720,11 +725,25 @@ provenance_is_complete ==
   \A e \in Engine : (request[e] = "NONE") = (uses[e] = None) /\ (request[e] = "RUNNING") = (kv[e] # "NONE") /\
     (\A a \in Adapter : cached[e, a] = (made_by[e, a] # "NONE"))
 
+(* No request starts on a paused engine. *)
+starts_between_pauses ==
+  [][paused => (\A e \in Engine : request[e] = "RUNNING" \/ request'[e] # "RUNNING")]_vars
+
+(* A request that was admitted ends only where it runs and no pause holds it, or with its engine's process
+   (L1). *)
+nobody_is_lost ==
+  [][\A e \in Engine : (request[e] # "NONE" /\ request'[e] = "NONE") => (alive'[e] => (request[e] = "RUNNING"
+    /\ ~paused))]_vars
+
 (* Where there is no room, no byte moves, no adapter goes, no engine is retired, and engines generate (P18). *)
 refusal_is_harmless ==
   [][refuses => (stage' = "IDLE" /\ ~paused' /\ job' = job /\ (\A s \in Slot : holds'[s] = holds[s]) /\ (\A s
     \in Scenario : gate'[s] = gate[s]) /\ (\A e \in Engine : alive'[e] = alive[e] /\ (\A a \in Adapter :
     bytes'[e, a] = bytes[e, a])))]_vars
+
+(* A job is refused only where no slot is free or has leaked, and somebody needs whatever is in them (P18). *)
+refused_only_for_want_of_room ==
+  [][refuses => nothing_may_go]_vars
 
 (* What another scenario is served with, what is pinned and what a request names is not evicted (P19). What
    has leaked is not there to be pinned. A scenario's own adapter is evicted only for its successor, and while
@@ -762,6 +781,16 @@ one_slot_each ==
   \A s \in Slot : (holds[s] = None \/ ~reserved[s]) /\ (leaked[s] => holds[s] # None) /\ (\A s2 \in Slot : (s
     = s2 \/ holds[s] = None) \/ holds[s] # holds[s2])
 
+(* What is loaded is there while room is made for it, and what is unloaded while it goes; otherwise neither
+   is. What is evicted has a slot, what is committed is the job, and a coordinator that rests or repairs has
+   no target. *)
+stages_have_their_adapters ==
+  /\ stage \in {"DOWN", "IDLE", "REBUILD", "RECONCILE"} => target = None
+  /\ stage \in {"MAKE_ROOM", "EVICT", "RETIRE", "LOAD", "CLEAN_UP", "COMMIT"} => target # None
+  /\ (stage \in {"EVICT", "RETIRE", "CLEAN_UP"}) = (victim # None)
+  /\ stage \in {"EVICT", "RETIRE"} => (\E s \in Slot : holds[s] = victim)
+  /\ stage = "COMMIT" => target = job
+
 (* Where there is no process, there is no adapter, no request and no tree. *)
 lost_engines_have_nothing ==
   \A e \in Engine : alive[e] \/ (request[e] = "NONE" /\ (\A a \in Adapter : bytes[e, a] = "NONE" /\ ~cached[e,
@@ -780,6 +809,17 @@ scenarios_are_served_with_their_own ==
 jobs_end_as_current ==
   [][((job = None \/ job' = job) \/ (job' = None /\ (\E s \in Scenario : current'[s] = job))) /\ (\A s \in
     Scenario : current'[s] = current[s] \/ current'[s] = job)]_vars
+
+(* What a scenario has lost is turned to before the job, and the coordinator rests only where there is
+   neither. *)
+nothing_is_passed_over ==
+  [][(stage = "CHOOSE" /\ stage' \notin {"CHOOSE", "DOWN"}) => (IF \E s \in Scenario : to_restore(s) THEN \E s
+    \in Scenario : to_restore(s) /\ target' = current[s] ELSE target' = job)]_vars
+
+(* A scenario's admission closes only for a repair, a restart, or an eviction of its own adapter (P18). *)
+admission_closes_for_cause ==
+  [][\A s \in Scenario : ~gate[s] \/ gate'[s] \/ stage = "DOWN" \/ needs_repair \/ (stage' = "EVICT" /\
+    victim' = current[s])]_vars
 
 (* Engines are retired only where one of them did not unload what it was told to, and then always (P18). *)
 retired_only_for_cause ==
@@ -814,9 +854,7 @@ outlived == \E e \in Engine : \E a \in Adapter : uses[e] = a /\ ~serves(a)
    them by a request for what was superseded. *)
 refused ==
   /\ wants_room
-  /\ is_full
-  /\ ~leaks
-  /\ \A a \in Adapter : ~idle_in_slot(a) /\ ~about_to_be_superseded(a)
+  /\ nothing_may_go
 
 (* Reachable, so that TLC refutes its opposite as an invariant: A scenario's own adapter is being evicted,
    while another scenario is served. *)
@@ -842,6 +880,12 @@ leaked_ ==
 torn ==
   /\ stage = "LOAD"
   /\ \E e \in Engine : (IF target = None THEN "NONE" ELSE bytes[e, target]) = "MIXED"
+
+(* Reachable, so that TLC refutes its opposite as an invariant: A load has failed, and every engine has the
+   adapter all the same, right and whole. *)
+arrived ==
+  /\ stage = "CLEAN_UP"
+  /\ \A e \in Engine : alive[e] /\ ((IF victim = None THEN "NONE" ELSE bytes[e, victim]) = "OWN")
 
 (* Reachable, so that TLC refutes its opposite as an invariant: One engine was replaced, and the other still
    runs a request for what the new one lacks. *)
