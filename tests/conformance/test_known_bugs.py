@@ -523,5 +523,5 @@ def notice(folder: Path, monkeypatch: pytest.MonkeyPatch, one: Mutant) -> None:
             one.test(folder)
         return
     with pytest.raises(Broken, match=rf": ({one.noticed_by}): ") as caught:
-        explore(folder, one.scenario, pairs=False)
+        explore(folder, one.scenario)
     print(str(caught.value).splitlines()[0])
