@@ -41,8 +41,8 @@ conformance: .venv/.made ## the coordinator: every step of the protocol, every p
 	$(LIGHT)/python -m tests.conformance.replay
 	$(LIGHT)/python -m tests.conformance.explore --pairs
 
-mutants: .venv/.made ## explore every wrong protocol: each must be noticed by the property that it names
-	$(LIGHT)/reef-ref mutants
+mutants: .venv/.made ## explore every wrong protocol: each must be noticed by the claim that it names
+	$(LIGHT)/reef-ref mutants publication serving adapters
 
 bench: .venv/.made ## this checker beside SPIN, Rumur and others; events, their validation, many engines (some minutes)
 	$(LIGHT)/python -m benchmarks.events
