@@ -105,15 +105,16 @@ class Residency:
                 del self._pins[name]
 
     def victim(self, scenario: str) -> str | None:
-        """What would go for a new adapter of `scenario`: none if a slot is free.
+        """What would go next for a new adapter of `scenario`: none if nothing has leaked and a slot is free.
 
-        Leaked ones first, then the oldest that nothing protects; the scenario's own current one last, for it is about
-        to be superseded. Raises `AdapterCapacityExhausted`.
+        Leaked ones first, for engines may hold them still, under the very name that is wanted; then the oldest that
+        nothing protects; the scenario's own current one last, for it is about to be superseded. Raises
+        `AdapterCapacityExhausted`.
         """
-        if len(self._held) < self._slots:
-            return None
         if self._leaked:
             return next(name for name in self._held if name in self._leaked)
+        if len(self._held) < self._slots:
+            return None
         serving = set(self._current.values())
         unused = [name for name in self._held if name not in self._pins]
         for name in unused:
@@ -135,8 +136,7 @@ class Residency:
         if name in self.held:
             self._current[adapter.scenario] = name
             return False
-        gone = self.victim(adapter.scenario)
-        if gone is not None:
+        while (gone := self.victim(adapter.scenario)) is not None:
             await self._evict(engines, gone)
         # Whoever is cancelled from here on has perhaps loaded it somewhere.
         self._held[name], self._paths[name] = adapter, path
