@@ -32,7 +32,7 @@ lemma = LEMMAS.register
 
 
 @lemma(
-    breaks=("tree_is_fresh", "take_chunk"),
+    breaks=("tree_is_fresh", "take_prompt"),
     without="Paused in place, a tree is shared, and KV of two loads enters it.",
 )
 def configuration_may_run(s: State) -> Bool:
@@ -45,8 +45,8 @@ def configuration_may_run(s: State) -> Bool:
 
 
 @lemma(
-    breaks=("provenance_is_complete", "take_chunk"),
-    without="A chunk is processed where nothing is shared, and the tree loses an entry but not what made it.",
+    breaks=("provenance_is_complete", "take_prompt"),
+    without="A prompt is processed where nothing is shared, and the tree loses an entry but not what made it.",
 )
 def cached_only_shared(s: State) -> Bool:
     """A tree holds an entry only where it is shared."""
@@ -68,8 +68,8 @@ def loads_are_whole_but_in_a_pause(s: State) -> Bool:
 
 
 @lemma(
-    breaks=("flush_point", "take_chunk"),
-    without="The engine is flushed while a chunk is on the device, and the chunk enters the tree.",
+    breaks=("flush_point", "take_prompt"),
+    without="The engine is flushed while a prompt is on the device, and the prompt enters the tree.",
 )
 def nothing_is_left_to_compute(s: State) -> Bool:
     """After a flush, and after a pause that retracts, no request holds KV; after a flush and an abort, none is left."""

@@ -161,10 +161,8 @@ full ==
 (* Some of the request's KV was made by other weights than those that are there. *)
 older(r) == \E l \in Load : kv[r, l] /\ weights # l
 
-(* The engine is paused and flushed, or paused in place, and has memory for the weights. *)
-takes_bytes ==
-  /\ stage \in {"PAUSED", "FLUSHED"}
-  /\ ~weights_out
+(* The engine is paused and flushed; or paused in place, where no flush belongs to the pause. *)
+barrier_passed == stage = "FLUSHED" \/ (stage = "PAUSED" /\ mode = "IN_PLACE")
 
 (* The request holds KV, as the scheduler's batches say. *)
 on_device(r) == phase[r] \in {"PREFILLING", "PREFILLED", "RUNNING"}
@@ -241,13 +239,13 @@ Init ==
     /\ overwritten = [a \in Adapter |-> FALSE]
     /\ unpaired = FALSE
 
-(* A request comes and is queued, after its grammar is compiled if it has one. Calls that were past the front
-   end's gate come while the engine is paused, and are queued. Only a pause that aborts waits for them: it
-   returns when the front end has no call under way. *)
+(* A request comes and is queued, after its grammar is compiled if it has one. While the engine is paused,
+   calls that were past the front end's gate still come, and are queued. A pause that aborts waits for those,
+   so that here they have all come before. *)
 admit(r, a, constrained) ==
   /\ answered(r)
   /\ loaded[a]
-  /\ mode = "ABORT" => stage \in {"SERVING", "PAUSING"}
+  /\ mode = "ABORT" => stage = "SERVING"
   /\ ~full
   /\ phase' = [phase EXCEPT ![r] = IF constrained THEN "GRAMMAR" ELSE "WAITING"]
   /\ adapter' = [adapter EXCEPT ![r] = a]
@@ -315,19 +313,27 @@ start_on_hit(r, chunked) ==
        told_idle, cached, weights, label, loaded, weights_out, kv_out, made_by, made_with, overwritten,
        unpaired>>
 
-(* The last chunk of a prompt is computed. *)
+(* The chunk that is there enters the tree (``stash_chunked_request``), and the last one is computed. *)
 prefill_rest(r) ==
   /\ ~paused
   /\ ahead = None
   /\ phase[r] = "PREFILLING"
   /\ phase' = [phase EXCEPT ![r] = "PREFILLED"]
+  /\ cached' = IF adapter[r] = None THEN cached ELSE [cached EXCEPT ![adapter[r]] = sharing]
+  /\ made_by' =
+       IF adapter[r] = None THEN made_by
+       ELSE [a \in Adapter, l \in Load |-> IF a = adapter[r] THEN (IF adapter[r] = None THEN FALSE ELSE
+         made_by[adapter[r], l]) \/ (sharing /\ kv[r, l]) ELSE made_by[a, l]]
+  /\ made_with' =
+       IF adapter[r] = None THEN made_with
+       ELSE [a2 \in Adapter, a \in Adapter |-> IF a2 = adapter[r] THEN (IF adapter[r] = None THEN FALSE ELSE
+         made_with[adapter[r], a]) \/ (sharing /\ kv_with[r, a]) ELSE made_with[a2, a]]
   /\ kv' = [r2 \in Request, l \in Load |-> IF r2 = r THEN kv[r, l] \/ weights = l ELSE kv[r2, l]]
   /\ ahead' = r
   /\ ahead_label' = label
   /\ ahead_weights' = weights
   /\ UNCHANGED <<mode, sharing, offloads, limited, stage, complete, adapter, gone, stamp, counted, retracted,
-       told_idle, cached, weights, label, loaded, weights_out, kv_out, kv_with, reused, made_by, made_with,
-       overwritten, unpaired>>
+       told_idle, weights, label, loaded, weights_out, kv_out, kv_with, reused, overwritten, unpaired>>
 
 (* A request joins the running batch, if it is not in it, and its next token is computed. *)
 decode(r) ==
@@ -343,25 +349,16 @@ decode(r) ==
        told_idle, cached, weights, label, loaded, weights_out, kv_out, kv_with, reused, made_by, made_with,
        overwritten, unpaired>>
 
-(* The result of a chunk is processed: no token, but the chunk enters the tree. *)
+(* The result of a chunk is processed: there is no token in it. *)
 take_chunk(r) ==
   /\ can_process(r)
   /\ phase[r] = "PREFILLING"
-  /\ cached' = IF adapter[r] = None THEN cached ELSE [cached EXCEPT ![adapter[r]] = sharing]
-  /\ made_by' =
-       IF adapter[r] = None THEN made_by
-       ELSE [a \in Adapter, l \in Load |-> IF a = adapter[r] THEN (IF adapter[r] = None THEN FALSE ELSE
-         made_by[adapter[r], l]) \/ (sharing /\ kv[r, l]) ELSE made_by[a, l]]
-  /\ made_with' =
-       IF adapter[r] = None THEN made_with
-       ELSE [a2 \in Adapter, a \in Adapter |-> IF a2 = adapter[r] THEN (IF adapter[r] = None THEN FALSE ELSE
-         made_with[adapter[r], a]) \/ (sharing /\ kv_with[r, a]) ELSE made_with[a2, a]]
   /\ ahead' = None
   /\ ahead_label' = 0
   /\ ahead_weights' = 0
   /\ UNCHANGED <<mode, sharing, offloads, limited, stage, complete, phase, adapter, gone, stamp, counted,
-       retracted, told_idle, weights, label, loaded, weights_out, kv_out, kv, kv_with, reused, overwritten,
-       unpaired>>
+       retracted, told_idle, cached, weights, label, loaded, weights_out, kv_out, kv, kv_with, reused,
+       made_by, made_with, overwritten, unpaired>>
 
 (* The result of a prefill is processed: the prompt enters the tree, and the first token is stamped. *)
 take_prompt(r) ==
@@ -448,11 +445,11 @@ retract(r) ==
   /\ stamp' = [stamp EXCEPT ![r] = IF ~full THEN stamp[r] ELSE None]
   /\ counted' = [counted EXCEPT ![r] = counted[r] /\ ~full]
   /\ retracted' = [retracted EXCEPT ![r] = ~full]
+  /\ reused' = [reused EXCEPT ![r] = FALSE]
   /\ kv' = [r2 \in Request, l \in Load |-> IF r2 = r THEN ahead = r /\ kv[r, l] ELSE kv[r2, l]]
   /\ kv_with' = [r2 \in Request, a \in Adapter |->
        IF r2 = r THEN ahead = r /\ kv_with[r, a]
        ELSE kv_with[r2, a]]
-  /\ reused' = [reused EXCEPT ![r] = FALSE]
   /\ UNCHANGED <<mode, sharing, offloads, limited, stage, complete, ahead, ahead_label, told_idle, cached,
        weights, label, loaded, weights_out, kv_out, made_by, made_with, ahead_weights, overwritten, unpaired>>
 
@@ -466,27 +463,32 @@ preempt(r) ==
   /\ stamp' = [stamp EXCEPT ![r] = IF ~full THEN stamp[r] ELSE None]
   /\ counted' = [counted EXCEPT ![r] = counted[r] /\ ~full]
   /\ retracted' = [retracted EXCEPT ![r] = ~full]
+  /\ reused' = [reused EXCEPT ![r] = FALSE]
   /\ kv' = [r2 \in Request, l \in Load |-> IF r2 = r THEN ahead = r /\ kv[r, l] ELSE kv[r2, l]]
   /\ kv_with' = [r2 \in Request, a \in Adapter |->
        IF r2 = r THEN ahead = r /\ kv_with[r, a]
        ELSE kv_with[r2, a]]
-  /\ reused' = [reused EXCEPT ![r] = FALSE]
   /\ UNCHANGED <<mode, sharing, offloads, limited, stage, complete, ahead, ahead_label, told_idle, cached,
        weights, label, loaded, weights_out, kv_out, made_by, made_with, ahead_weights, overwritten, unpaired>>
 
-(* A request that holds no KV is ended with an error. One that does ends when its next token is processed. *)
+(* A request that has no token coming is ended with an error, one between its chunks without its KV. One that
+   has ends when that token is processed, as any other does. *)
 abort(r) ==
   /\ gone[r] \/ (stage = "PAUSING" /\ mode = "ABORT")
-  /\ phase[r] \in {"GRAMMAR", "WAITING"}
+  /\ phase[r] \in {"GRAMMAR", "WAITING", "PREFILLING"}
   /\ phase' = [phase EXCEPT ![r] = "DONE"]
   /\ adapter' = [adapter EXCEPT ![r] = None]
   /\ gone' = [gone EXCEPT ![r] = FALSE]
   /\ stamp' = [stamp EXCEPT ![r] = None]
   /\ counted' = [counted EXCEPT ![r] = FALSE]
   /\ retracted' = [retracted EXCEPT ![r] = FALSE]
+  /\ reused' = [reused EXCEPT ![r] = FALSE]
+  /\ kv' = [r2 \in Request, l \in Load |-> IF r2 = r THEN ahead = r /\ kv[r, l] ELSE kv[r2, l]]
+  /\ kv_with' = [r2 \in Request, a \in Adapter |->
+       IF r2 = r THEN ahead = r /\ kv_with[r, a]
+       ELSE kv_with[r2, a]]
   /\ UNCHANGED <<mode, sharing, offloads, limited, stage, complete, ahead, ahead_label, told_idle, cached,
-       weights, label, loaded, weights_out, kv_out, kv, kv_with, reused, made_by, made_with, ahead_weights,
-       overwritten, unpaired>>
+       weights, label, loaded, weights_out, kv_out, made_by, made_with, ahead_weights, overwritten, unpaired>>
 
 (* A health check is told that the engine has nothing to do: every term of the idle test, paused or not. *)
 tell_idle ==
@@ -578,8 +580,8 @@ resume_kv ==
 (* All of a load has arrived, in one part or with the last of several: only now does the label advance. It is
    the next load, or the same one `again`. *)
 update(again) ==
-  /\ takes_bytes
-  /\ must_flush => stage = "FLUSHED"
+  /\ barrier_passed
+  /\ ~weights_out
   /\ weights' = IF again THEN label ELSE label + 1
   /\ label' = IF again THEN label ELSE label + 1
   /\ complete' = TRUE
@@ -589,8 +591,8 @@ update(again) ==
 
 (* Some of a load arrives. Where nothing follows, the update has failed, and another one has to be complete. *)
 update_part ==
-  /\ takes_bytes
-  /\ must_flush => stage = "FLUSHED"
+  /\ barrier_passed
+  /\ ~weights_out
   /\ weights' = 0
   /\ complete' = FALSE
   /\ UNCHANGED <<mode, sharing, offloads, limited, stage, phase, adapter, gone, stamp, counted, retracted,
@@ -599,7 +601,7 @@ update_part ==
 
 (* The engine schedules again: a load is complete, and all memory is back. *)
 continue_generation ==
-  /\ stage \in {"PAUSED", "FLUSHED"}
+  /\ barrier_passed
   /\ complete
   /\ ~kv_out
   /\ stage' = "SERVING"
@@ -782,11 +784,12 @@ quiet_after_a_pause ==
   [][(stage = "PAUSING" /\ stage' = "PAUSED") => (\A r \in Request : (mode = "RETRACT" => ~holds_kv(r)') /\
     (mode = "ABORT" => (unanswered(r)' => gone'[r])))]_vars
 
-(* A pause returns before a flush or a continue, and a flush comes after a pause. *)
+(* A pause returns before a flush or a continue; where it does not pause in place, the flush comes between. *)
 publication_is_in_order ==
   [][stage = stage' \/ (stage = "SERVING" /\ stage' = "PAUSING" /\ must_flush) \/ (stage = "SERVING" /\ stage'
     = "PAUSED" /\ mode = "IN_PLACE") \/ (stage = "PAUSING" /\ stage' = "PAUSED") \/ (stage = "PAUSED" /\
-    stage' \in {"FLUSHED", "SERVING"}) \/ (stage = "FLUSHED" /\ stage' = "SERVING")]_vars
+    stage' = "FLUSHED") \/ (stage = "PAUSED" /\ stage' = "SERVING" /\ mode = "IN_PLACE") \/ (stage = "FLUSHED"
+    /\ stage' = "SERVING")]_vars
 
 (* The bytes of the weights change only between a pause and the continue (P22). *)
 bytes_arrive_in_a_pause ==
@@ -861,11 +864,11 @@ queue_is_limited ==
   limited => (\A r \in Request : \A r2 \in Request : (phase[r] = "WAITING" /\ phase[r2] = "WAITING") => r =
     r2)
 
-(* A request that was started ends with its last token, or, outside of retracting, where a queue refuses it
-   (L1). *)
+(* A request that was started ends with its last token, under retract whatever happens (L1). Otherwise it may
+   also be aborted between its chunks, or refused by a queue that it was to come back to. *)
 nobody_is_lost ==
-  [][\A r \in Request : (on_device(r) /\ ~unanswered(r)') => (delivers(r) \/ (limited /\ mode #
-    "RETRACT"))]_vars
+  [][\A r \in Request : (on_device(r) /\ ~unanswered(r)') => (delivers(r) \/ (mode = "ABORT" /\ phase[r] =
+    "PREFILLING") \/ (limited /\ mode # "RETRACT"))]_vars
 
 (* Where nothing but a fault can happen, the protocol may rest. *)
 no_dead_end == ENABLED Ordinary
