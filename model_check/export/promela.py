@@ -282,6 +282,8 @@ class _Model:
     # The process
 
     def _process(self, initial: Action) -> Iterator[str]:
+        actions = self.protocol.actions.values()
+        steps = [call for action in actions for call in self._calls(action, self.formulas.actions[action.name])]
         yield ""
         yield "active proctype protocol() {"
         yield "  atomic {"
@@ -293,8 +295,7 @@ class _Model:
         yield "  do"
         yield "  :: atomic {"
         yield "      if"
-        for action in self.protocol.actions.values():
-            yield from (f"      :: {call}" for call in self._calls(action, self.formulas.actions[action.name]))
+        yield from (f"      :: {call}" for call in steps or ["false"])
         yield "      fi;"
         yield "      d_step { judge_step(); judge() }"
         yield "    }"

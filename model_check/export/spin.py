@@ -42,6 +42,10 @@ def make(
     return seconds + run([tool("gcc"), *build, "-o", "pan", "pan.c"], limit=limit, folder=folder).seconds
 
 
+class TooDeep(Failed):
+    """A path is longer than the verifier had room for."""
+
+
 def pan(folder: Path, *options: str, limit: float = LIMIT) -> Pan:
     """Run a verifier that was made here, without a look at end states.
 
@@ -51,7 +55,7 @@ def pan(folder: Path, *options: str, limit: float = LIMIT) -> Pan:
     finished = run([folder / "pan", "-E", *options], limit=limit, folder=folder)
     text = finished.output
     if "max search depth too small" in text:
-        raise Failed("pan: the search is deeper than -m allows")
+        raise TooDeep("pan: the search is deeper than -m allows")
     return Pan(
         states=int(_match(r"(\d+) states, stored", text)),
         transitions=int(_match(r"(\d+) transitions", text)),
@@ -81,7 +85,7 @@ def verify(space: Space, *, visit: bool = False, depth: int = 1_000_000, limit: 
     Args:
         space: the protocol in its scope.
         visit: also answer the states.
-        depth: the most steps of SPIN on one path, some for each step of the protocol.
+        depth: the most steps of SPIN on one path, some for each step of the protocol; ten times as many if need be.
         limit: seconds for each program.
 
     Raises:
@@ -99,7 +103,10 @@ def verify(space: Space, *, visit: bool = False, depth: int = 1_000_000, limit: 
             generate=("-o2", *asked),
             build=("-O1", "-w", "-DSAFETY", "-DNOREDUCE", f"-DVECTORSZ={room}"),
         )
-        found = pan(folder, f"-m{depth}", limit=limit)
+        try:
+            found = pan(folder, f"-m{depth}", limit=limit)
+        except TooDeep:
+            found = pan(folder, f"-m{10 * depth}", limit=limit)
     lines = found.finished.output.splitlines()
     visited = frozenset(tuple(map(int, line.split()[1:])) for line in set(lines) if line.startswith("state "))
     choices = sum(1 for _ in space.first_steps())
