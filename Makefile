@@ -17,7 +17,7 @@ SCENARIOS := $(wildcard reef_ref/scenarios/__main__.py)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-light lint conformance mutants bench bench-smoke bench-large figures tla lock clean
+.PHONY: help check prove test test-light lint conformance mutants bench bench-smoke bench-large figures tla lock clean
 
 help: ## say what there is
 	@sed -n -e '$(if $(ENGINE_TESTS),,/^\(test\|bench\)-engine:/d)' -e '$(if $(SCENARIOS),,/^scenarios:/d)' \
@@ -40,6 +40,9 @@ conformance: .venv/.made ## the coordinator: every step of the protocol, every p
 	$(LIGHT)/pytest -n 2 tests/conformance tests/coordinator tests/engines
 	$(LIGHT)/python -m tests.conformance.replay
 	$(LIGHT)/python -m tests.conformance.explore --pairs
+
+prove: .venv/.made ## prove every protocol for any number of elements (under a minute)
+	$(LIGHT)/reef-ref prove --all
 
 mutants: .venv/.made ## explore every wrong protocol: each must be noticed by the claim that it names
 	$(LIGHT)/reef-ref mutants publication serving adapters
