@@ -9,54 +9,59 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
+from importlib import import_module
 
 from rich.console import Console
 
 from benchmarks.sections import README, replaced
 from model_check.explore import Exploration, Verdict, explore
 from model_check.mutate import Change, Fate, mutate
+from model_check.prove.induction import prove
+from model_check.prove.prover import Answer
 from model_check.story import as_text, tell
-from reef_ref.cli.catalogue import find_mutant, find_protocol, known_mutants, known_scopes
+from reef_ref.cli.catalogue import PROTOCOLS, find_mutant, find_protocol, known_mutants, known_scopes
 from reef_ref.cli.mutants import Kill, kill_mutant
 from reef_ref.cli.output import write
-from spec.publication.mutants import UNMISSED
+from reef_ref.cli.prove import theory_of
 
-PROTOCOL = "publication"
 SMALL = "smoke"
 """The scope in which mutants are explored."""
-TOLD = "no-flush"
-"""The mutant whose story the README shows."""
+STORY = ("publication", "no-flush")
+"""The protocol and the mutant whose story the README shows."""
 SECONDS = 1800.0
 """For any one exploration."""
 MOST = 20_000_000
 """States that are explored one by one; of a larger world the orbits are."""
 
 
-def explored(scope: str, *, symmetry: bool) -> Exploration:
+def explored(protocol: str, scope: str, *, symmetry: bool) -> Exploration:
     """The whole of a scope, and with symmetry what its states stand for."""
     found = explore(
-        find_protocol(PROTOCOL), known_scopes(PROTOCOL)[scope], symmetry=symmetry, orbits=symmetry, max_seconds=SECONDS
+        find_protocol(protocol), known_scopes(protocol)[scope], symmetry=symmetry, orbits=symmetry, max_seconds=SECONDS
     )
-    assert found.verdict is Verdict.HOLDS, f"scope {scope}: {found.verdict.value}: {found.reason}"
+    assert found.verdict is Verdict.HOLDS, f"{protocol}, scope {scope}: {found.verdict.value}: {found.reason}"
     return found
 
 
 def scope_row(found: Exploration) -> str:
     """One line of the table: the counts of one exploration."""
     symmetry = "yes" if found.symmetric else "no"
-    return f"| {found.scope.name} | {symmetry} | {found.states:,} | {found.steps:,} | {found.depth} |"
+    return (
+        f"| {found.protocol} | {found.scope.name} | {symmetry} | {found.states:,} | {found.steps:,} | {found.depth} |"
+    )
 
 
-def scope_rows(scope: str) -> Iterator[str]:
+def scope_rows(protocol: str, scope: str) -> Iterator[str]:
     """The lines of one scope: all its states, and one for each orbit.
 
     Where there are too many to be explored one by one, their number is the sum of the orbits' sizes.
     """
-    orbits = explored(scope, symmetry=True)
+    orbits = explored(protocol, scope, symmetry=True)
     if orbits.orbits > MOST:
-        yield f"| {scope} | no | {orbits.orbits:,} | | {orbits.depth} |"
+        yield f"| {protocol} | {scope} | no | {orbits.orbits:,} | | {orbits.depth} |"
     else:
-        whole = explored(scope, symmetry=False)
+        whole = explored(protocol, scope, symmetry=False)
         assert whole.states == orbits.orbits, f"scope {scope}: {whole.states:,} states, orbits of {orbits.orbits:,}"
         yield scope_row(whole)
     yield scope_row(orbits)
@@ -64,51 +69,71 @@ def scope_rows(scope: str) -> Iterator[str]:
 
 def scope_table(rows: Iterable[str]) -> str:
     """The table of scopes."""
-    head = ("| scope | symmetry | states | transitions | depth |", "|---|---|--:|--:|--:|")
+    head = ("| protocol | scope | symmetry | states | transitions | depth |", "|---|---|---|--:|--:|--:|")
     return "\n".join((*head, *rows))
 
 
-def mutants_line(kills: Iterable[Kill]) -> str:
-    """How many named mutants are killed as they must be."""
+def strength_row(protocol: str, kills: Iterable[Kill], changes: Iterable[Change]) -> str:
+    """How many named mutants are killed as they must be, and how many parts of actions are missed when dropped."""
     fates = [kill.fate for kill in kills]
-    return f"{fates.count('killed')} of {len(fates)} named mutants are killed by the property that each names."
+    return f"| {protocol} | {fates.count('killed')} of {len(fates)} | {missed_cells(protocol, changes)} |"
 
 
-def survivors_lines(changes: Iterable[Change]) -> str:
-    """How many parts of actions are missed when they are dropped, and why each of the others stays.
+def missed_cells(protocol: str, changes: Iterable[Change]) -> str:
+    """The cells of one protocol on its parts: how many there are, how many are missed, how many stay for a reason.
 
     Raises:
         ValueError: the parts that are not missed are not those that the specification gives a reason for.
     """
     changes = list(changes)
     left = {change.name for change in changes if change.fate is not Fate.KILLED}
-    reasons = {name: why for why, names in UNMISSED.items() for name in names}
-    if without := sorted(left - set(reasons)):
-        raise ValueError(f"no property misses {', '.join(without)}, and UNMISSED says not why it stays")
-    if missed := sorted(set(reasons) - left):
-        raise ValueError(f"UNMISSED says why {', '.join(missed)} stays, which a property does miss")
-    return "\n".join(
-        (
-            f"Of {len(changes)} parts of actions (each condition of each guard, each update), dropped in turn at scope"
-            f" {SMALL}, {len(changes) - len(left)} are missed by some property, goal or recovery; {len(left)} are not:",
-            "",
-            *reason_lines(),
-        )
+    unmissed = import_module(f"spec.{protocol}.mutants").UNMISSED
+    listed = {name for names in unmissed.values() for name in names}
+    if without := sorted(left - listed):
+        raise ValueError(f"no claim of {protocol} misses {', '.join(without)}, and UNMISSED says not why it stays")
+    if missed := sorted(listed - left):
+        raise ValueError(f"UNMISSED says why {', '.join(missed)} stays, which a claim of {protocol} does miss")
+    return f"{len(changes)} | {len(changes) - len(left)} | {len(left)}"
+
+
+def strength_table(rows: Iterable[str]) -> str:
+    """The table of what would be noticed."""
+    head = (
+        "| protocol | wrong protocols killed by the claim that each names | parts of actions | missed when dropped | "
+        "kept for a reason |",
+        "|---|--:|--:|--:|--:|",
+    )
+    return "\n".join((*head, *rows))
+
+
+def proof_row(protocol: str) -> str:
+    """How many claims of a protocol are proved for any number of everything, and which are not."""
+    proof = prove(partial(theory_of, protocol, None), workers=2)
+    proved = [outcome.claim for outcome in proof.outcomes if outcome.answer is Answer.HOLDS]
+    others = [outcome.claim for outcome in proof.outcomes if outcome.answer is not Answer.HOLDS]
+    explored = [*find_protocol(protocol).recoveries, *find_protocol(protocol).eventualities]
+    return (
+        f"| {protocol} | {len(proved)} of {len(proof.outcomes)} | {len(proof.discharges):,} "
+        f"| {', '.join(f'`{name}`' for name in [*others, *explored])} |"
     )
 
 
-def reason_lines() -> Iterator[str]:
-    """The parts that nobody misses, by why they stay."""
-    for why, names in UNMISSED.items():
-        yield f"* {why}: {', '.join(f'`{name}`' for name in names)}"
+def proof_table(rows: Iterable[str]) -> str:
+    """The table of proofs."""
+    head = (
+        "| protocol | safety claims proved for any number | obligations | only explored, in worlds of a scope |",
+        "|---|--:|--:|---|",
+    )
+    return "\n".join((*head, *rows))
 
 
 def story() -> str:
     """The shortest way in which one mutant breaks, as the command line tells it."""
-    wrong = find_mutant(PROTOCOL, TOLD)
-    found = explore(wrong.build(), known_scopes(PROTOCOL)[SMALL], only=[wrong.breaks])
-    assert found.counterexample is not None, f"mutant {TOLD} survives"
-    command = f"reef-ref check {PROTOCOL} --scope {SMALL} --mutant {TOLD} --property {wrong.breaks}"
+    protocol, mutant = STORY
+    wrong = find_mutant(protocol, mutant)
+    found = explore(wrong.build(), known_scopes(protocol)[SMALL], only=[wrong.breaks])
+    assert found.counterexample is not None, f"mutant {mutant} survives"
+    command = f"reef-ref check {protocol} --scope {SMALL} --mutant {mutant} --property {wrong.breaks}"
     return f"```console\n$ {command}\n{as_text(tell(found.counterexample))}```"
 
 
@@ -117,18 +142,24 @@ def main() -> int:
     argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__).parse_args()
     text = README.read_text()
     with Console(stderr=True).status("") as status:
-        rows: list[str] = []
-        for scope in known_scopes(PROTOCOL):
-            status.update(f"scope {scope}")
-            rows += scope_rows(scope)
-        kills = []
-        for name in known_mutants(PROTOCOL):
-            status.update(f"mutant {name}")
-            kills.append(kill_mutant(PROTOCOL, SMALL, name, SECONDS))
-        status.update("every part dropped in turn")
-        changes = list(mutate(find_protocol(PROTOCOL), known_scopes(PROTOCOL)[SMALL]))
-    parts = (scope_table(rows), mutants_line(kills), survivors_lines(changes))
-    text = replaced(text, "figures", "\n\n".join(parts))
+        scopes: list[str] = []
+        strengths: list[str] = []
+        proofs: list[str] = []
+        for protocol in PROTOCOLS:
+            for scope in known_scopes(protocol):
+                status.update(f"{protocol}, scope {scope}")
+                scopes += scope_rows(protocol, scope)
+            kills = []
+            for name in known_mutants(protocol):
+                status.update(f"{protocol}, mutant {name}")
+                kills.append(kill_mutant(protocol, SMALL, name, SECONDS))
+            status.update(f"{protocol}, every part dropped in turn")
+            changes = mutate(find_protocol(protocol), known_scopes(protocol)[SMALL])
+            strengths.append(strength_row(protocol, kills, changes))
+            status.update(f"{protocol}, proofs")
+            proofs.append(proof_row(protocol))
+    tables = (scope_table(scopes), strength_table(strengths), proof_table(proofs))
+    text = replaced(text, "figures", "\n\n".join(tables))
     write(README, replaced(text, "story", story()))
     return 0
 
