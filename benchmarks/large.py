@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pubmodel import build, scope
+from benchmarks.sections import README, replaced
 from model_check.explore import Verdict, explore
+from reef_ref.cli.output import write
 from reef_ref.cli.sizes import size
 
 WORLD = (3, 7, 3)
@@ -119,6 +121,7 @@ def main() -> int:
     parser.add_argument("--memory", default=MEMORY, help="for states, before they go to disk (default: %(default)s)")
     parser.add_argument("--folder", type=Path, help="on a disk with room (default: one for temporary files)")
     parser.add_argument("--limit", type=float, default=7200, help="seconds for each run (default: %(default)s)")
+    parser.add_argument("--keep", action="store_true", help="write what was seen into the README's section")
     given = parser.parse_args()
     if len(given.world) != 3:
         parser.error("a world is three numbers: engines, requests, loads")
@@ -134,7 +137,10 @@ def main() -> int:
     assert second.report["verdict"] == "holds", second.report["reason"]
     assert second.report["states"] == states, f"{second.report['states']:,} states, and orbits of {states:,}"
     assert max(first.peak, second.peak) <= LIMIT
-    print(told(world, given.memory, first, second))
+    seen = told(world, given.memory, first, second)
+    if given.keep:
+        write(README, replaced(README.read_text(), "large", f"```\n{seen}\n```"))
+    print(seen)
     return 0
 
 
