@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from types import ModuleType
 from typing import Any, get_type_hints
 
 from spec.lang.nodes import (
@@ -63,19 +64,27 @@ class Use:
 def definitions(protocol: Protocol) -> tuple[Definition, ...]:
     """The named expressions in the modules of a protocol, the larger ones first.
 
-    Those are the functions that take its state, perhaps the state after a step, and elements of sorts, and answer a
-    symbol.
+    Its modules are the one of its state, and those that the package around that exports: what else is imported, such as
+    wrong variants, says nothing of it. The expressions are the functions that take its state, perhaps the state after a
+    step, and elements of sorts, and answer a symbol.
     """
-    place = protocol.state.__module__
-    package = place.rpartition(".")[0] or place
     found: dict[str, Definition] = {}
-    for module in sorted(sys.modules):
-        if module == place or module.startswith(f"{package}."):
-            for name, value in vars(sys.modules[module]).items():
-                own = inspect.isfunction(value) and value.__module__ == module and value.__name__ == name
-                if own and name not in found and (traced := _traced(protocol, value)) is not None:
-                    found[name] = traced
-    return tuple(sorted(found.values(), key=lambda d: -d.size))
+    for module in _modules(protocol):
+        for name, value in vars(module).items():
+            own = inspect.isfunction(value) and value.__module__ == module.__name__ and value.__name__ == name
+            if own and name not in found and (traced := _traced(protocol, value)) is not None:
+                found[name] = traced
+    return tuple(sorted(found.values(), key=lambda d: (-d.size, d.name)))
+
+
+def _modules(protocol: Protocol) -> Iterator[ModuleType]:
+    place = protocol.state.__module__
+    yield sys.modules[place]
+    package = sys.modules.get(place.rpartition(".")[0])
+    for name in getattr(package, "__all__", ()):
+        part = getattr(package, name)
+        if isinstance(part, ModuleType) and part.__name__ != place:
+            yield part
 
 
 def _traced(protocol: Protocol, fn: Callable[..., Any]) -> Definition | None:

@@ -129,14 +129,14 @@ stray(e, n) ==
 a_slot_to_spare ==
   Cardinality({s \in Scenario : wants_a_slot(s)}) < Cardinality({s \in Slot : ~reserved[s]})
 
-(* There is a slot for every scenario that wants one. *)
-a_slot_each ==
-  Cardinality({s \in Slot : ~reserved[s]}) >= Cardinality({s \in Scenario : wants_a_slot(s)})
-
 (* The step finds no room and gives up. *)
 refuses ==
   /\ stage = "MAKE_ROOM"
   /\ stage' \notin {"MAKE_ROOM", "EVICT", "LOAD", "COMMIT", "DOWN"}
+
+(* There is a slot for every scenario that wants one. *)
+a_slot_each ==
+  Cardinality({s \in Slot : ~reserved[s]}) >= Cardinality({s \in Scenario : wants_a_slot(s)})
 
 (* The scenario has lost its adapter, and no other is about to take its place. *)
 to_restore(x) ==

@@ -159,24 +159,24 @@ present(e) == slot[e] # "EMPTY"
 (* No byte of the job's checkpoint has ever left for an engine. *)
 untouched == \A l \in Load : ~sent[l, disk_content]
 
-(* The bytes of the released load. *)
-committed_content == IF head = disk_parent THEN disk_parent_content ELSE disk_content
-
 (* What health reports of an errand that was given up. *)
 failure == IF errand = "TRAIN" THEN "TRAINING_FAILED" ELSE "WEIGHT_SYNC_FAILED"
+
+(* The bytes of the released load. *)
+committed_content == IF head = disk_parent THEN disk_parent_content ELSE disk_content
 
 (* The coordinator holds no errand and is healthy. *)
 takes_calls ==
   /\ stage = "IDLE"
   /\ phase = "SERVING"
 
+(* The coordinator runs and has read the record. *)
+up == stage \notin {"DOWN", "REFUSED"}
+
 (* The engine may run a forward pass for its request. *)
 generates(e) ==
   /\ request[e] = "RUNNING"
   /\ ~paused[e]
-
-(* The coordinator runs and has read the record. *)
-up == stage \notin {"DOWN", "REFUSED"}
 
 (* The scheduler runs and has work. It does not ask whether its memory is there. *)
 can_start(e) ==
@@ -214,16 +214,16 @@ wakes(e) ==
   /\ paused[e]
   /\ ~paused'[e]
 
+(* The engine reports the released load and holds its bytes. *)
+serves_committed(e) ==
+  /\ reports[e] = head
+  /\ weights[e] = committed_content
+
 (* The id that engines must report when this errand is done. *)
 load_to_establish ==
   IF memory_status \in {"NONE", "REJECTING", "REJECTED"} THEN memory_parent
     ELSE IF memory_target = None THEN 0
     ELSE memory_target
-
-(* The engine reports the released load and holds its bytes. *)
-serves_committed(e) ==
-  /\ reports[e] = head
-  /\ weights[e] = committed_content
 
 (* Every handle has answered the call of this stage. *)
 all_answered(stage_) ==
@@ -235,14 +235,14 @@ moves_bytes ==
   /\ errand # "REJECT"
   /\ stage \in {"RESUME_WEIGHTS", "SEND", "RESUME_KV", "VERIFY"}
 
-(* What an engine holds after a transfer: a difference is right only on top of the bytes it was made against. *)
-received(e) == IF full \/ weights[e] = memory_parent_content THEN content_to_establish ELSE 0
-
 (* The first stage of moving bytes. A job's load has an id from its first try on; a parent has one. *)
 transfer ==
   IF memory_target = None /\ memory_status \notin {"NONE", "REJECTING", "REJECTED"} THEN "RECORD_TARGET"
     ELSE IF colocated THEN "RELEASE"
     ELSE "SEND"
+
+(* What an engine holds after a transfer: a difference is right only on top of the bytes it was made against. *)
+received(e) == IF full \/ weights[e] = memory_parent_content THEN content_to_establish ELSE 0
 
 (* Health: failed, and the next retry or republish of this coordinator repairs it. Upstream counts
    UPDATING_WEIGHTS only, and calls a failed republish beyond repair though repeating it is sound. *)

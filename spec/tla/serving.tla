@@ -119,21 +119,21 @@ InScope ==
 (* The publication's pause is one that a flush belongs to. *)
 must_flush == mode # "IN_PLACE"
 
+(* Somebody waits for an answer. *)
+unanswered(r) == phase[r] # "DONE"
+
 (* No region is released. *)
 memory_is_there ==
   /\ ~weights_out
   /\ ~kv_out
 
-(* Somebody waits for an answer. *)
-unanswered(r) == phase[r] # "DONE"
-
-(* No request is in the phase. *)
-none_is(phase_) == ~(\E r \in Request : phase[r] = phase_)
-
 (* A later load than the initial one is served. *)
 published ==
   /\ stage = "SERVING"
   /\ 1 < label
+
+(* No request is in the phase. *)
+none_is(phase_) == ~(\E r \in Request : phase[r] = phase_)
 
 (* In this step, the engine computes for the request. *)
 launches(r) ==
@@ -148,18 +148,18 @@ paused ==
 (* The driver has what it waits for before it sends or continues. *)
 may_send == stage = "FLUSHED" \/ ~must_flush
 
-(* Nobody waits for an answer here, and no batch still computes for one who did. *)
-answered(r) ==
-  /\ phase[r] = "DONE"
-  /\ ahead # r
+(* Some of the request's KV was made by other weights than those that are there. *)
+older(r) == \E l \in Load : kv[r, l] /\ weights # l
 
 (* The waiting queue takes no more (``_abort_on_queued_limit``). *)
 full ==
   /\ limited
   /\ ~none_is("WAITING")
 
-(* Some of the request's KV was made by other weights than those that are there. *)
-older(r) == \E l \in Load : kv[r, l] /\ weights # l
+(* Nobody waits for an answer here, and no batch still computes for one who did. *)
+answered(r) ==
+  /\ phase[r] = "DONE"
+  /\ ahead # r
 
 (* The engine is paused and flushed; or paused in place, where no flush belongs to the pause. *)
 barrier_passed == stage = "FLUSHED" \/ (stage = "PAUSED" /\ mode = "IN_PLACE")

@@ -6,6 +6,8 @@ import functools
 import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,17 @@ def test_what_is_committed_is_fresh(name: str) -> None:
     """If not: make tla."""
     for file, text in files(find_protocol(name), known_scopes(name).values()).items():
         assert (COMMITTED / file).read_text() == text, f"{file} is of an older protocol: make tla"
+
+
+def test_what_is_imported_besides_makes_no_difference() -> None:
+    """Such as wrong variants, which have words of their own."""
+    for name in PROTOCOLS:
+        code = (
+            "import sys; from model_check.export.tla import tla; from reef_ref.cli.catalogue import *;"
+            "protocol = find_protocol(sys.argv[1]); before = tla(protocol); known_mutants(sys.argv[1]);"
+            "sys.exit(before != tla(protocol))"
+        )
+        subprocess.run([sys.executable, "-c", code, name], check=True, timeout=300)
 
 
 def test_nothing_else_is_committed() -> None:
