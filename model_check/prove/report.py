@@ -242,12 +242,13 @@ def _show(report: Report, console: Console) -> None:
     for column in table.columns[:-1]:
         column.no_wrap = True
     styles = {answer.value: style for answer, style in STYLES.items()}
-    kind = ""
-    for verdict, claim, *rest in _rows(report):
-        if (found := report.proof.theory.kind(claim)) != kind:
-            kind = found
-            table.add_row("", Text(PLURALS[kind], style="dim"))
-        table.add_row(Text(verdict, style=styles[verdict]), claim, *map(Text, rest))
+    rows = list(_rows(report))
+    for kind, plural in PLURALS.items():
+        own = [row for row in rows if report.proof.theory.kind(row[1]) == kind]
+        if own:
+            table.add_row("", Text(plural, style="dim"))
+        for verdict, *rest in own:
+            table.add_row(Text(verdict, style=styles[verdict]), *map(Text, rest))
     console.print(table)
     left = list(_explored_only(report.proof))
     if left:
