@@ -20,7 +20,7 @@ endif
 .PHONY: help check prove test test-light lint conformance mutants bench bench-smoke bench-large figures tla lock clean
 
 help: ## say what there is
-	@sed -n -e '$(if $(ENGINE_TESTS),,/^\(test\|bench\)-engine:/d)' -e '$(if $(SCENARIOS),,/^scenarios:/d)' \
+	@sed -n -e '$(if $(ENGINE_TESTS),,/^\(test\|bench\)-engine:/d)' -e '$(if $(SCENARIOS),,/^scenarios\(-smoke\)\?:/d)' \
 	  -e 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 check: .venv/.made ## explore the publication protocol at scope pr: the main job
@@ -57,7 +57,7 @@ bench-smoke: .venv/.made ## the same in the smallest world (about a minute)
 	$(LIGHT)/python -m benchmarks.checkers --quick
 
 bench-large: .venv/.made ## 142 million states in 4 GiB, on disk, interrupted and resumed (a quarter of an hour, 6 GB of disk)
-	$(LIGHT)/python -m benchmarks.large
+	$(LIGHT)/python -m benchmarks.large --keep
 
 figures: .venv/.made ## measure the README's table of counts again and write it there
 	$(LIGHT)/python -m benchmarks.readme
@@ -105,8 +105,11 @@ test-engine: .venv-engine/.made ## the tests on real SGLang engines
 endif
 
 ifneq ($(SCENARIOS),)
-.PHONY: scenarios
+.PHONY: scenarios scenarios-smoke
 test: scenarios
+scenarios-smoke: .venv-engine/.made ## four of the scenarios: sharing, a stale hit and its control, pending grammars (some minutes)
+	$(ENGINE)/python -m reef_ref.scenarios run disjoint-sharing stale-in-place grammar-pending grammar-pending-plain
+
 scenarios: .venv-engine/.made ## publications on real SGLang engines, and their negative controls; also build/scenarios.json
 	@mkdir -p build
 	$(ENGINE)/python -m reef_ref.scenarios run --all --output build/scenarios.json

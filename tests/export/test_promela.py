@@ -21,9 +21,13 @@ MISSING = [tool for tool in ("spin", "gcc") if shutil.which(tool) is None]
 with_spin = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 ONE_ENGINE = "Engine=1,Scenario=2,Adapter=2,Slot=2"
-SMALL = {"publication": "Engine=1,Load=2,Content=2", "adapters": ONE_ENGINE}
+SMALL = {
+    "publication": "Engine=1,Load=2,Content=2",
+    "serving": "Request=1,Adapter=2,Load=2",
+    "adapters": ONE_ENGINE,
+}
 """Worlds for mutants, where the scope ``smoke`` would take long."""
-WHOLE = {"adapters": ONE_ENGINE}
+WHOLE = {"serving": "Request=2,Adapter=1,Load=2", "adapters": ONE_ENGINE}
 """Worlds for protocols, where ``smoke`` has many states for each that symmetry leaves, and SPIN meets them all."""
 EVERY = 10
 """Of so many mutants, one is exported: each takes seconds to compile, here and for SPIN."""

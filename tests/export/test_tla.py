@@ -23,7 +23,11 @@ from reef_ref.cli.catalogue import PROTOCOLS, find_protocol, find_scope, known_m
 from spec.lang import Scope
 
 COMMITTED = Path(__file__).resolve().parents[2] / "spec" / "tla"
-SMALL = {"publication": "Engine=1,Load=1,Content=1"}
+SMALL = {
+    "publication": "Engine=1,Load=1,Content=1",
+    "serving": "Request=1,Adapter=1,Load=2",
+    "adapters": "Engine=1,Scenario=1,Adapter=1,Slot=1",
+}
 """Worlds for TLC, which takes longer for a state than anything else here."""
 DEEPER = {"publication": "Engine=1,Load=2,Content=2"}
 
