@@ -139,7 +139,7 @@ def main() -> int:
     assert max(first.peak, second.peak) <= LIMIT
     seen = told(world, given.memory, first, second)
     if given.keep:
-        write(README, replaced(README.read_text(), "large", f"```\n{seen}\n```"))
+        write(README, replaced(README.read_text(), "large", seen))
     print(seen)
     return 0
 
