@@ -185,7 +185,7 @@ LEMMAS.rest(
         "flush_meets_nobody": ("cached_only_shared",),
         "queues_keep_work": ("answered_ones_name_nothing",),
         "idle_means_idle": (),
-        "pauses_mean_what_they_say": (),
+        "pauses_mean_what_they_say": ("answered_ones_name_nothing",),
         "batches_change_by_launch": (),
         "retraction_is_orderly": (),
         "quiet_after_a_pause": (),
