@@ -211,7 +211,7 @@ LEMMAS.rest(
         "kv_returns_after_the_bytes": (),
         "requests_name_what_is_loaded": ("answered_ones_name_nothing",),
         "queue_is_limited": (),
-        "nobody_is_lost": ("configuration_may_run",),
+        "nobody_is_lost": ("configuration_may_run", "answered_ones_name_nothing"),
         "configuration_may_run": (),
         "cached_only_shared": (),
         "loads_are_whole_but_in_a_pause": (),
