@@ -74,7 +74,8 @@ async def grammar_pending(stage: Stage) -> None:
 
 async def grammar_pending_plain(stage: Stage) -> None:
     """Control: SGLang's own idle check counts the grammar queue, so that no flush succeeds during the pause."""
-    limits = Limits(flush_total_s=PATIENCE_S)
+    # On a busy machine the compilation keeps the scheduler from answering for a while: that is no refusal.
+    limits = Limits(flush_total_s=PATIENCE_S, flush_try_s=ARRIVAL_BOUND_S)
     async with stage.engine(EngineConfiguration(idle=False, limits=limits)) as subject:
         engine = subject.engine
         refusal: FlushRefused | None = None
@@ -89,7 +90,7 @@ async def grammar_pending_plain(stage: Stage) -> None:
             await engine.continue_generation()
         stage.equal("status of every flush during the pause", refusal.status if refusal else 200, 400)
         if refusal is not None:
-            stage.at_least("tries", refusal.attempts.tries, 2)
+            stage.at_least("tries", refusal.attempts.tries, 1)
             stage.note("the last refusal", refusal.message)
         complete = sum(spans_in_order(task.result(), FIRST, FIRST) for task in waiting)
         stage.equal("requests that complete after continue", f"{complete} of {REQUESTS}", f"{REQUESTS} of {REQUESTS}")
