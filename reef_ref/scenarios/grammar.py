@@ -24,7 +24,8 @@ TOKENS = 48
 ARRIVAL_BOUND_S = 60.0
 POLL_S = 0.02
 HEAD_START_S = 0.2
-PATIENCE_S = 4.0
+PATIENT = Limits(flush_total_s=4.0, flush_try_s=ARRIVAL_BOUND_S)
+"""On a busy machine the compilation keeps the scheduler from answering for a while: that is no refusal."""
 
 
 def _requests() -> tuple[Request, ...]:
@@ -54,7 +55,7 @@ async def _compiling(stage: Stage, engine: SGLangEngine) -> None:
 
 async def grammar_pending(stage: Stage) -> None:
     """The flush succeeds at once, and the queued requests complete under the new load."""
-    async with stage.engine(EngineConfiguration()) as subject:
+    async with stage.engine(EngineConfiguration(limits=PATIENT)) as subject:
         async with asyncio.TaskGroup() as group:
             waiting = [group.create_task(subject.engine.generate(request)) for request in _requests()]
             await _compiling(stage, subject.engine)
@@ -74,9 +75,7 @@ async def grammar_pending(stage: Stage) -> None:
 
 async def grammar_pending_plain(stage: Stage) -> None:
     """Control: SGLang's own idle check counts the grammar queue, so that no flush succeeds during the pause."""
-    # On a busy machine the compilation keeps the scheduler from answering for a while: that is no refusal.
-    limits = Limits(flush_total_s=PATIENCE_S, flush_try_s=ARRIVAL_BOUND_S)
-    async with stage.engine(EngineConfiguration(idle=False, limits=limits)) as subject:
+    async with stage.engine(EngineConfiguration(idle=False, limits=PATIENT)) as subject:
         engine = subject.engine
         refusal: FlushRefused | None = None
         async with asyncio.TaskGroup() as group:
