@@ -21,7 +21,7 @@ endif
 
 help: ## say what there is
 	@sed -n -e '$(if $(ENGINE_TESTS),,/^\(test\|bench\)-engine:/d)' -e '$(if $(SCENARIOS),,/^scenarios\(-smoke\)\?:/d)' \
-	  -e 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	  -e 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 check: .venv/.made ## explore the publication protocol at scope pr: the main job
 	$(LIGHT)/reef-ref check publication --scope pr

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pubmodel import build, scope
-from benchmarks.sections import README, replaced
+from benchmarks.sections import put
 from model_check.explore import Verdict, explore
-from reef_ref.cli.output import write
 from reef_ref.cli.sizes import size
 
 WORLD = (3, 7, 3)
@@ -139,7 +138,7 @@ def main() -> int:
     assert max(first.peak, second.peak) <= LIMIT
     seen = told(world, given.memory, first, second)
     if given.keep:
-        write(README, replaced(README.read_text(), "large", seen))
+        put("large", seen)
     print(seen)
     return 0
 

@@ -14,7 +14,7 @@ from importlib import import_module
 
 from rich.console import Console
 
-from benchmarks.sections import README, replaced
+from benchmarks.sections import put
 from model_check.explore import Exploration, Verdict, explore
 from model_check.mutate import Change, Fate, mutate
 from model_check.prove.induction import prove
@@ -22,7 +22,6 @@ from model_check.prove.prover import Answer
 from model_check.story import as_text, tell
 from reef_ref.cli.catalogue import PROTOCOLS, find_mutant, find_protocol, known_mutants, known_scopes
 from reef_ref.cli.mutants import Kill, kill_mutant
-from reef_ref.cli.output import write
 from reef_ref.cli.prove import theory_of
 
 SMALL = "smoke"
@@ -140,7 +139,6 @@ def story() -> str:
 def main() -> int:
     """Count everything, then write it."""
     argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__).parse_args()
-    text = README.read_text()
     with Console(stderr=True).status("") as status:
         scopes: list[str] = []
         strengths: list[str] = []
@@ -159,8 +157,8 @@ def main() -> int:
             status.update(f"{protocol}, proofs")
             proofs.append(proof_row(protocol))
     tables = (scope_table(scopes), strength_table(strengths), proof_table(proofs))
-    text = replaced(text, "figures", "\n\n".join(tables))
-    write(README, replaced(text, "story", story()))
+    put("figures", "\n\n".join(tables))
+    put("story", story())
     return 0
 
 

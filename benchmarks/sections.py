@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["README", "between", "replaced"]
+from reef_ref.cli.output import write
+
+__all__ = ["README", "between", "put", "replaced"]
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 
@@ -26,3 +28,8 @@ def between(text: str, name: str) -> str:
     if found is None:
         raise ValueError(f"{README.name}: needs the markers <!-- {name} --> and <!-- /{name} -->")
     return found[1]
+
+
+def put(name: str, content: str) -> None:
+    """Exchange a part of the README, as it is now: whoever measures for long must not bring an older one back."""
+    write(README, replaced(README.read_text(), name, content))

@@ -20,6 +20,7 @@ from benchmarks.engine.cost import measure_cost
 from benchmarks.engine.gain import measure_gain
 from benchmarks.engine.publishing import measure_publishing
 from benchmarks.engine.results import Results
+from benchmarks.sections import put
 from reef_ref.engines.errors import EngineError
 
 KEPT = Path(__file__).with_name("results.json")
@@ -47,12 +48,12 @@ async def measured(part: Part, rounds: int, every: int) -> Results:
         publishing = None
         if Part.PUBLISHING in wanted:
             publishing = await measure_publishing(places[Part.PUBLISHING], rounds, status.update)
-        return Results(results.this_machine(), costs, gains, publishing)
+        return Results(results.this_machine(), rounds, costs, gains, publishing)
 
 
 def main(
     part: Annotated[Part, typer.Option(help="What to measure.")] = Part.ALL,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each load.")] = 15,
+    rounds: Annotated[int, typer.Option(min=2, help="Rounds of each load.")] = 15,
     every: Annotated[int, typer.Option(min=1, help="Requests between publications.")] = 6,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the results, and write the README's section.")] = False,
 ) -> None:
@@ -66,8 +67,8 @@ def main(
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
     if keep:
-        results.write(KEPT, found)
-        results.write_readme(found)
+        results.keep(KEPT, found)
+        put(results.SECTION, results.as_markdown(found))
     typer.echo(results.as_markdown(found))
 
 

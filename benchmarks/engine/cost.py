@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.engine.paired import Ratio, ratio
+from benchmarks.spread import Spread
 from reef_ref.engines.interface import Request
 from reef_ref.engines.process import Server, serve
 from reef_ref.scenarios.configuration import EngineConfiguration
@@ -72,7 +72,7 @@ class Cost:
     mode: str
     requests_per_second: float
     tokens_per_second: float
-    of_off: Ratio
+    of_off: Spread
 
     @property
     def within_goal(self) -> bool:
@@ -120,7 +120,7 @@ def costs_of(load: Load, seconds: Mapping[str, Sequence[float]]) -> list[Cost]:
             mode=mode,
             requests_per_second=load.requests / statistics.median(taken),
             tokens_per_second=load.tokens / statistics.median(taken),
-            of_off=ratio(taken, seconds["off"]),
+            of_off=Spread.of([ours / off for ours, off in zip(taken, seconds["off"], strict=True)]),
         )
         for mode, taken in seconds.items()
     ]

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from benchmarks.engine.cost import IDLE
-from benchmarks.engine.paired import Ratio, ratio
+from benchmarks.spread import Spread
 from reef_ref.control import ControlSettings
 from reef_ref.coordinator import Coordinator
 from reef_ref.engines.checkpoint import read_layout
@@ -32,6 +32,7 @@ from reef_ref.markers import MarkerFile
 from reef_ref.scenarios.configuration import EngineConfiguration
 from reef_ref.scenarios.models import Models
 from reef_ref.testing.tiny_model import TinyShape
+from reef_ref.testing.trainer import WrittenTrainer
 from reef_ref.training import Job, Trained
 
 __all__ = ["GOAL", "Publishing", "measure_publishing"]
@@ -51,7 +52,7 @@ class Publishing:
     calls: int
     coordinator_ms: float
     bare_ms: float
-    of_bare: Ratio
+    of_bare: Spread
 
     @property
     def within_goal(self) -> bool:
@@ -81,24 +82,10 @@ class _Recorded:
         await self._wire.close()
 
 
-@dataclass(frozen=True)
-class _Trainer:
-    """Job `n` leaves checkpoint 1 or 2, in turn."""
-
-    models: Models
-
-    async def prepare(self, job: Job) -> str | None:
-        return None
-
-    async def train(self, job: Job) -> Trained:
-        return Trained(self.models.checkpoint(1 + job.rollout % 2))
-
-
 async def measure_publishing(folder: Path, rounds: int, say: Callable[[str], None]) -> Publishing:
     """Publish by the coordinator and bare, as often as there are rounds."""
     models = Models(folder, SHAPE)
     megabytes = read_layout(models.checkpoint(1)).size / 1e6
-    models.checkpoint(2)
     configuration = EngineConfiguration(provenance="report", extra=IDLE)
     async with serve(configuration.settings(models, None)) as server:
         wire = _Recorded(server.engine.wire)
@@ -110,7 +97,7 @@ async def measure_publishing(folder: Path, rounds: int, say: Callable[[str], Non
                 slots=Slots([engine]),
                 settings=ControlSettings(pause_mode=PauseMode.RETRACT, owned=False),
                 marker=marker,
-                trainer=_Trainer(models),
+                trainer=WrittenTrainer(models.checkpoint(1), models.checkpoint(2)),
                 initial=Trained(models.checkpoint(1)),
             )
             await coordinator.start()
@@ -133,7 +120,7 @@ async def measure_publishing(folder: Path, rounds: int, say: Callable[[str], Non
             calls=len(wire.calls),
             coordinator_ms=1000 * statistics.median(times["coordinator"]),
             bare_ms=1000 * statistics.median(times["bare"]),
-            of_bare=ratio(times["coordinator"], times["bare"]),
+            of_bare=Spread.of([ours / bare for ours, bare in zip(times["coordinator"], times["bare"], strict=True)]),
         )
 
 

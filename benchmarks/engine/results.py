@@ -15,10 +15,9 @@ from benchmarks.engine import cost, publishing
 from benchmarks.engine.cost import Cost
 from benchmarks.engine.gain import Gain
 from benchmarks.engine.publishing import Publishing
-from benchmarks.sections import README, replaced
-from reef_ref.scenarios.report import write_atomically
+from reef_ref.cli.output import write
 
-__all__ = ["Machine", "Results", "as_markdown", "read", "this_machine", "write", "write_readme"]
+__all__ = ["SECTION", "Machine", "Results", "as_markdown", "keep", "read", "this_machine"]
 
 SECTION = "engine"
 """The name of the README's section."""
@@ -39,6 +38,7 @@ class Results:
     """Everything that one run measured; a part that was not asked for is empty."""
 
     machine: Machine
+    rounds: int
     costs: tuple[Cost, ...] = ()
     gains: tuple[Gain, ...] = ()
     publishing: Publishing | None = None
@@ -57,31 +57,26 @@ def read(path: Path) -> Results:
     return _ADAPTER.validate_json(path.read_bytes())
 
 
-def write(path: Path, results: Results) -> None:
+def keep(path: Path, results: Results) -> None:
     """Put results into a file, whole or not at all."""
-    write_atomically(path, _ADAPTER.dump_json(results, indent=2).decode() + "\n")
-
-
-def write_readme(results: Results) -> None:
-    """Put results into the README's section."""
-    write_atomically(README, replaced(README.read_text(), SECTION, as_markdown(results)))
+    write(path, _ADAPTER.dump_json(results, indent=2).decode() + "\n")
 
 
 def as_markdown(results: Results) -> str:
     """Tables of what was measured, with whether it keeps to its goal."""
     machine = results.machine
     where = f"{machine.cores} cores ({machine.architecture}), SGLang {machine.sglang}, torch {machine.torch}"
-    parts = [f"Measured on {where}, in one run, in pairs: median (quartiles)."]
+    parts = [f"Measured on {where}, in one run, in {results.rounds} pairs: median (quartiles)."]
     if results.costs:
         parts.append("\n".join(_cost_rows(results)))
     if results.gains:
         parts.append("\n".join(_gain_rows(results)))
     if (found := results.publishing) is not None:
         verdict = "within" if found.within_goal else "not within"
+        times = f"{found.coordinator_ms:.0f} ms and {found.bare_ms:.0f} ms"
         parts.append(
-            f"A publication of {found.megabytes:.0f} MB by the coordinator takes {found.of_bare} times as long as the "
-            f"bare {found.calls} SGLang calls that it makes ({found.coordinator_ms:.0f} ms and {found.bare_ms:.0f} ms, "
-            f"{found.of_bare.pairs} pairs): {verdict} the goal of {publishing.GOAL}."
+            f"A publication of {found.megabytes:.0f} MB by the coordinator takes {found.of_bare.text(3)} times as long "
+            f"as the bare {found.calls} SGLang calls that it makes ({times}): {verdict} the goal of {publishing.GOAL}."
         )
     return "\n\n".join(parts)
 
@@ -93,8 +88,7 @@ def _cost_rows(results: Results) -> Iterator[str]:
         speed = f"{found.requests_per_second:.2f} | {found.tokens_per_second:,.0f}"
         off = found.mode == "off"
         verdict = "" if off else "yes" if found.within_goal else "no"
-        pairs = "" if off else f"{found.of_off}, {found.of_off.pairs} pairs"
-        yield f"| {found.load} | {found.mode} | {speed} | {pairs} | {verdict} |"
+        yield f"| {found.load} | {found.mode} | {speed} | {'' if off else found.of_off.text(3)} | {verdict} |"
 
 
 def _gain_rows(results: Results) -> Iterator[str]:

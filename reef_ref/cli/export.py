@@ -43,8 +43,10 @@ def run_export(protocol: str, scope: str, language: str, *, mutant: str | None, 
 def _all(language: str, mutant: str | None, folder: Path | None) -> Status:
     if language != "tla" or mutant is not None:
         raise Trouble(f"export {EVERYTHING}: only --to tla, whose modules serve all scopes, and no --mutant")
-    if folder is None or not folder.is_dir():
+    if folder is None:
         raise Trouble(f"export {EVERYTHING}: --output FOLDER is needed, for a module and its configurations each")
+    if not folder.is_dir():
+        raise Trouble(f"--output {folder}: is no folder; export {EVERYTHING} writes several files into one")
     for name in PROTOCOLS:
         for file, text in files(find_protocol(name), known_scopes(name).values()).items():
             write(folder / file, text)

@@ -48,11 +48,19 @@ def run_refine(
             raise unknown("refinement", name, REFINEMENTS)
     found: list[Refined] = []
     for name in names:
-        found.append(_refined(name, scope, mutant, workers or processors(), max_seconds))
+        try:
+            found.append(_refined(name, scope, mutant, workers or processors(), max_seconds))
+        except KeyboardInterrupt:
+            if not found:
+                raise Trouble(f"undetermined: interrupted before {name} was ready", Status.UNDETERMINED) from None
+            break  # What was found before is not lost.
         if found[-1].reason == "interrupted":
             break
     _deliver(found, report_format, output)
     statuses = [STATUS[one.verdict] for one in found]
+    if len(found) < len(names):
+        statuses.append(Status.UNDETERMINED)
+        print(f"reef-ref: undetermined: interrupted before {names[len(found)]} was judged", file=sys.stderr)
     return max(statuses, key=[Status.HOLDS, Status.UNDETERMINED, Status.VIOLATED].index)
 
 
@@ -71,8 +79,6 @@ def _refined(name: str, scope: str, mutant: str | None, workers: int, max_second
             f"undetermined: {name} in scope {world_.name} does not fit in memory: {error}; a smaller scope may",
             Status.UNDETERMINED,
         ) from error
-    except KeyboardInterrupt:
-        raise Trouble(f"undetermined: interrupted before {name} was ready", Status.UNDETERMINED) from None
 
 
 # Reports

@@ -76,13 +76,13 @@ async def another_shape(stage: Stage) -> None:
 
     An update from disk that fails half-way "rolls back" to the path that it has just taken down, and fails again.
     """
-    wider = stage.models.other_shape("wider-layers", intermediate_size=2 * TinyShape().intermediate_size)
-    deeper = stage.models.other_shape("wider-states", hidden_size=2 * TinyShape().hidden_size)
+    layers = stage.models.other_shape("wider-layers", intermediate_size=2 * TinyShape().intermediate_size)
+    states = stage.models.other_shape("wider-states", hidden_size=2 * TinyShape().hidden_size)
     async with stage.engine(EngineConfiguration()) as subject:
         engine = subject.engine
         await engine.pause(PauseMode.RETRACT)
         await engine.flush()
-        for checkpoint in (wider, deeper):
+        for checkpoint in (layers, states):
             try:
                 await engine.update(checkpoint, SECOND.load_id)
             except CheckpointRejected as error:
@@ -92,9 +92,9 @@ async def another_shape(stage: Stage) -> None:
                 seen = "loaded"
             stage.equal(f"{checkpoint.name}, by our engine", seen, "refused")
         stage.equal("load id after that", (await engine.report()).load_id, FIRST.load_id)
-        stage.equal(f"{wider.name}, sent bare", await _sent_bare(engine, wider), "200")
+        stage.equal(f"{layers.name}, sent bare", await _sent_bare(engine, layers), "200")
         stage.equal("load id after that, of weights that are none", (await engine.report()).load_id, SECOND.load_id)
-        stage.note(f"{deeper.name}, sent bare", await _sent_bare(engine, deeper))
+        stage.note(f"{states.name}, sent bare", await _sent_bare(engine, states))
         stage.equal("the engine is alive after that", (await engine.health()).alive, False)
 
 

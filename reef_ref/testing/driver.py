@@ -261,7 +261,7 @@ async def memory_comes_and_goes_in_pairs(driver: Driver) -> str | None:
 
 
 async def adapters_are_apart(driver: Driver) -> str | None:
-    """An adapter's answers share nothing with the base model's; it is not unloaded under a pause."""
+    """An adapter shares nothing with the base model; its name is loaded once, and not unloaded under a pause."""
     if driver.adapter is None:
         return "no adapter was given"
     engine = driver.engine
@@ -269,6 +269,7 @@ async def adapters_are_apart(driver: Driver) -> str | None:
     before = await engine.adapters()
     _need("check" in (await engine.load_adapter("check", driver.adapter)).loaded, "the adapter is not loaded")
     _need(await engine.adapters() == {**before, "check": driver.adapter}, "the adapter is not listed, with its folder")
+    await _refuses(engine.load_adapter("check", driver.adapter), EngineError, "another load under a name that is held")
     adapted = await _ask(driver, adapter="check")
     _need(adapted.cached_tokens == 0, "the adapter reused KV of the base model")
     await engine.pause(PauseMode.RETRACT)

@@ -60,6 +60,7 @@ def test_all_of_them(capsys: Captured, tmp_path: Path) -> None:
     [
         (("all", "--to", "promela"), "export all: only --to tla"),
         (("all", "--to", "tla"), "export all: --output FOLDER is needed"),
+        (("all", "--to", "tla", "--output", "no/such/folder"), "--output no/such/folder: is no folder"),
         ((TOY, "--to", "tla", "--scope", "nosuch"), "no scope 'nosuch' of toy:build"),
         ((TOY, "--to", "tla", "--output", "no/such/folder"), "--output no/such/folder"),
     ],

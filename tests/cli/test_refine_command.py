@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reef_ref.cli import main
+from reef_ref.cli import refine as command
 
 Captured = pytest.CaptureFixture[str]
 
@@ -37,6 +39,23 @@ def test_json(capsys: Captured, tmp_path: Path) -> None:
     assert (document["format"], document["version"]) == ("reef-ref.refine", 1)
     names = [(one["detailed"], one["ideal"], one["verdict"]) for one in document["refinements"]]
     assert names == [("publication", "atomic", "undetermined"), ("serving", "engine", "undetermined")]
+
+
+def test_an_interrupt_loses_nothing_that_was_judged(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes before is reported, what comes after is undetermined; with nothing judged there is only the line."""
+    whole = command._refined
+
+    def interrupted(name: str, *args: Any) -> Any:
+        if name == "serving":
+            raise KeyboardInterrupt
+        return whole(name, *args)
+
+    monkeypatch.setattr(command, "_refined", interrupted)
+    status, out, err = run(capsys, "--all", "--max-seconds", "0")
+    assert status == 3
+    assert out.startswith("publication refines atomic")
+    assert err == "reef-ref: undetermined: interrupted before serving was judged\n"
+    assert run(capsys, "serving") == (3, "", "reef-ref: undetermined: interrupted before serving was ready\n")
 
 
 @pytest.mark.parametrize(

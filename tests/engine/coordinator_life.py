@@ -25,7 +25,7 @@ from reef_ref.health import Slots
 from reef_ref.markers import MarkerFile
 from reef_ref.scenarios.models import Models
 from reef_ref.training import Job, Trained
-from tests.engine.deployment import BOUNDS, WrittenTrainer
+from tests.engine.deployment import BOUNDS, trainer
 
 JOB = "job-2"
 
@@ -49,7 +49,7 @@ async def live(folder: Path, incarnation: str, die_at: str, addresses: list[str]
             slots=Slots(engines),
             settings=ControlSettings(pause_mode=PauseMode.RETRACT, owned=False, bounds=BOUNDS),
             marker=marker,
-            trainer=WrittenTrainer(models),
+            trainer=trainer(models),
             initial=Trained(models.checkpoint(1)),
             incarnation=incarnation,
             listener=listen,

@@ -21,6 +21,7 @@ from reef_ref.monitor.validate import Report, validate
 from reef_ref.scenarios.configuration import EngineConfiguration
 from reef_ref.scenarios.models import Models
 from reef_ref.scenarios.prompts import prompt
+from reef_ref.testing.trainer import WrittenTrainer
 from reef_ref.training import Job, Trained
 
 ENGINES = 2
@@ -32,19 +33,9 @@ ACROSS = Request(input_ids=prompt(2, 100), max_new_tokens=800)
 CONFIGURATION = EngineConfiguration(provenance="report")
 
 
-@dataclass(frozen=True)
-class WrittenTrainer:
-    """A trainer whose jobs leave checkpoint 1 (odd numbers) or 2 (even ones)."""
-
-    models: Models
-
-    async def prepare(self, job: Job) -> str | None:
-        """It can always begin."""
-        return None
-
-    async def train(self, job: Job) -> Trained:
-        """Answer the checkpoint."""
-        return Trained(self.models.checkpoint(2 - job.rollout % 2))
+def trainer(models: Models) -> WrittenTrainer:
+    """Even jobs leave checkpoint 2, odd ones checkpoint 1."""
+    return WrittenTrainer(models.checkpoint(2), models.checkpoint(1))
 
 
 @dataclass
@@ -138,7 +129,7 @@ async def deployed(folder: Path) -> AsyncIterator[Deployment]:
                 slots=slots,
                 settings=ControlSettings(pause_mode=PauseMode.RETRACT, bounds=BOUNDS),
                 marker=marker,
-                trainer=WrittenTrainer(models),
+                trainer=trainer(models),
                 initial=Trained(models.checkpoint(1)),
                 launcher=launcher,
                 listener=listen,

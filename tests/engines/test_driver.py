@@ -159,6 +159,12 @@ class MixesAdapters(SimulatedEngine):
         return await super().generate(replace(request, adapter=None))
 
 
+class LoadsTwice(SimulatedEngine):
+    async def load_adapter(self, name: str, path: Path) -> AdapterChange:
+        self._adapters.pop(name, None)
+        return await super().load_adapter(name, path)
+
+
 class UnloadsUnderAPause(SimulatedEngine):
     async def unload_adapter(self, name: str) -> AdapterChange:
         paused, self.scheduler.paused = self.scheduler.paused, None
@@ -199,6 +205,7 @@ BROKEN = {
     ResumesTwice: "memory_comes_and_goes_in_pairs",
     ContinuesWithoutMemory: "memory_comes_and_goes_in_pairs",
     MixesAdapters: "adapters_are_apart",
+    LoadsTwice: "adapters_are_apart",
     UnloadsUnderAPause: "adapters_are_apart",
     ChecksumsOfLabels: "checksums_are_of_the_content",
     DeadWhenPaused: "it_says_whether_it_lives",
