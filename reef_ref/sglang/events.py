@@ -1,70 +1,81 @@
-"""Events out of the scheduler process, as one JSON object a line, without ever blocking it.
-
-The scheduler puts an event on a bounded queue and goes on; a thread writes the file. When the queue is full the event
-is dropped and counted: serving is never slowed by a slow disk, and a reader can tell that something is missing.
-"""
+"""Events out of the scheduler process, without ever blocking it (`reef_ref.outlet`)."""
 
 from __future__ import annotations
 
-import atexit
-import json
-import os
-import queue
-import threading
 import time
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from typing import Any
 
-CAPACITY = 8192
-"""Events that may wait for the writer."""
+from reef_ref.outlet import CAPACITY, Outlet
+from reef_ref.rank_events import Beat, RankEvent, encode
+
+BEAT_S = 5.0
+"""A source that has nothing to tell says so this often."""
 
 
 class EventSink:
-    """Writes events to a file that several processes may share: every line is one append.
+    """Numbers the events of this process and sends them to `target`; without one, nothing is made or sent.
 
-    A sink without a file drops nothing and writes nothing.
+    An event that finds no room still takes a number, so that a reader sees the gap.
+
+    Args:
+        target: a file or a socket, as `Outlet` takes it.
+        pid, rank: the source.
+        counters: what a beat reports; called in the writer's thread.
     """
 
-    def __init__(self, path: Path | None, *, source: dict[str, object], capacity: int = CAPACITY) -> None:
-        self.dropped = 0
-        self.failed = 0
-        self._source = source
-        self._waiting: queue.Queue[dict[str, object] | None] | None = None
-        if path is None:
-            return
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._waiting = queue.Queue(capacity)
-        self._writer = threading.Thread(target=self._write, name="reef-ref-events", daemon=True)
-        self._writer.start()
-        atexit.register(self.close)
+    def __init__(
+        self,
+        target: str | None,
+        *,
+        pid: int,
+        rank: int,
+        counters: Callable[[], Mapping[str, int]] = dict,
+        capacity: int = CAPACITY,
+        beat_s: float = BEAT_S,
+    ) -> None:
+        self._source: dict[str, Any] = {"pid": pid, "rank": rank}
+        self._counters = counters
+        self._number = 0
+        self._written = 0
+        self._outlet = (
+            None if target is None else Outlet(target, self._line, capacity=capacity, idle=self._beat, idle_s=beat_s)
+        )
 
-    def emit(self, kind: str, **fields: object) -> None:
+    @property
+    def dropped(self) -> int:
+        """Events that found no room."""
+        return 0 if self._outlet is None else self._outlet.dropped
+
+    @property
+    def failed(self) -> int:
+        """Events that could not be written."""
+        return 0 if self._outlet is None else self._outlet.failed
+
+    def emit(self, kind: type[RankEvent], **fields: Any) -> None:
         """Hand over one event; returns at once."""
-        if self._waiting is None:
+        if self._outlet is None:
             return
-        try:
-            self._waiting.put_nowait({"event": kind, "time": time.time(), **self._source, **fields})
-        except queue.Full:
-            self.dropped += 1
+        self._number += 1
+        self._outlet.put(kind(**self._source, time=time.time(), number=self._number, **fields))
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Write what waits, within `timeout_s` seconds, and stop."""
-        if self._waiting is None:
-            return
-        waiting, self._waiting = self._waiting, None
-        deadline = time.monotonic() + timeout_s
-        try:
-            waiting.put(None, timeout=timeout_s)
-        except queue.Full:
-            return
-        self._writer.join(max(0.0, deadline - time.monotonic()))
+        if self._outlet is not None:
+            self._outlet.close(timeout_s)
 
-    def _write(self) -> None:
-        waiting = self._waiting
-        assert waiting is not None
-        while (event := waiting.get()) is not None:
-            line = json.dumps(event, separators=(",", ":"), default=str) + "\n"
-            try:
-                os.write(self._descriptor, line.encode())
-            except OSError:
-                self.failed += 1
-        os.close(self._descriptor)
+    def _line(self, event: RankEvent) -> bytes:
+        self._written = event.number
+        return encode(event)
+
+    def _beat(self) -> bytes:
+        # The number of the last event that left, not of the last that was made: one may be in the queue by now.
+        return encode(
+            Beat(
+                **self._source,
+                time=time.time(),
+                number=self._written,
+                dropped=self.dropped,
+                counters=dict(self._counters()),
+            )
+        )

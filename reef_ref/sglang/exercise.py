@@ -17,7 +17,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from reef_ref.sglang.idle import IdleHooks
+from reef_ref.sglang.pauses import PauseHooks
 from reef_ref.sglang.provenance import UNWRITTEN
 from reef_ref.sglang.settings import OnStale, ProvenanceMode
 
@@ -80,8 +80,36 @@ def _must(holds: object, otherwise: str) -> None:
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
 
 
-def idle_steps(scheduler: Any, idle: IdleHooks) -> list[tuple[str, str, Callable[[], None]]]:
-    """Steps for the three targets of `IdleHooks`."""
+def pause_steps(scheduler: Any, pauses: PauseHooks) -> list[tuple[str, str, Callable[[], None]]]:
+    """Steps for the two targets of `PauseHooks`."""
+    from sglang.srt.managers.io_struct import ContinueGenerationReqInput, PauseGenerationReqInput
+
+    def pause(mode: str) -> None:
+        try:
+            scheduler.pause_generation(PauseGenerationReqInput(mode=mode))
+            _must(scheduler._engine_paused, f"a pause in mode {mode} did not pause the scheduler")
+            _must(pauses.mode == mode, f"a pause in mode {mode} was seen as {pauses.mode}")
+        finally:
+            scheduler.continue_generation(ContinueGenerationReqInput(torch_empty_cache=False))
+
+    def resumed() -> None:
+        for mode in ("retract", "in_place"):
+            pause(mode)
+            _must(not scheduler._engine_paused, "continue did not end the pause")
+            _must(pauses.mode is None, "the end of a pause was not seen")
+
+    def paused() -> None:
+        for mode in ("retract", "in_place"):
+            pause(mode)
+
+    return [
+        (f"{SCHEDULER}.pause_generation", "pauses the scheduler in the mode that was asked for", paused),
+        (f"{SCHEDULER}.continue_generation", "ends a pause", resumed),
+    ]
+
+
+def idle_steps(scheduler: Any) -> list[tuple[str, str, Callable[[], None]]]:
+    """Steps for the target of `IdleHooks`, which reads what `PauseHooks` remembers."""
     from sglang.srt.managers.io_struct import ContinueGenerationReqInput, PauseGenerationReqInput
 
     queue = scheduler.grammar_manager.grammar_queue

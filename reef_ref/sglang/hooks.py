@@ -19,8 +19,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from reef_ref import rank_events
+from reef_ref.rank_events import RankEvent, StaleAdoption, StaleFinding, StalePrefix
 from reef_ref.sglang.events import EventSink
 from reef_ref.sglang.loads import Load, LoadHooks
+from reef_ref.sglang.pauses import PauseHooks
 from reef_ref.sglang.provenance import UNWRITTEN, Finding, SlotProvenance
 from reef_ref.sglang.settings import OnStale, ProvenanceMode
 
@@ -64,10 +67,13 @@ class Counters:
 class ProvenanceHooks:
     """The hooks of one process. Inert until `attach` has given them the scheduler's pools."""
 
-    def __init__(self, mode: ProvenanceMode, on_stale: OnStale, sink: Callable[[], EventSink | None]) -> None:
+    def __init__(
+        self, mode: ProvenanceMode, on_stale: OnStale, pauses: PauseHooks, sink: Callable[[], EventSink | None]
+    ) -> None:
         self.mode = mode
         self.on_stale = on_stale
         self.counters = Counters()
+        self._pauses = pauses
         self._sink = sink
         self._slots: SlotProvenance | None = None
         self._scheduler: Any = None
@@ -118,12 +124,21 @@ class ProvenanceHooks:
         """The weights of now."""
         return self._loads[self.slots.epoch]
 
+    @property
+    def serving(self) -> str | None:
+        """The load id of the weights of now; none where they are no complete load, or where nothing is followed."""
+        return None if self._slots is None else self.current.load_id
+
+    def counted(self) -> dict[str, int]:
+        """The counters."""
+        return asdict(self.counters)
+
     def describe(self) -> dict[str, object]:
         """Mode, current load and counters, for the engine's internal state."""
         report: dict[str, object] = {"mode": self.mode.value, "on_stale": self.on_stale.value}
         if self._slots is not None:
             report |= {"epoch": self._slots.epoch, "load_id": self.current.load_id, "mixed": self._slots.mixed}
-            report["counters"] = asdict(self.counters)
+            report["counters"] = self.counted()
         return report
 
     # ---- weights ----
@@ -138,20 +153,27 @@ class ProvenanceHooks:
             self.counters.incomplete_loads += 1
         else:
             self.counters.loads += 1
-        self._emit("load", epoch=epoch, load_id=load.load_id, reason=load.reason, mixed=self._slots.mixed)
+        self._emit(
+            rank_events.Load,
+            epoch=epoch,
+            load_id=load.load_id,
+            reason=load.reason,
+            mixed=self._slots.mixed,
+            paused=self._pauses.mode,
+        )
 
     def _relabelled(self, load_id: str) -> None:
         if self._slots is None:
             return
         self._loads[self._slots.epoch] = Load(load_id, f"{self.current.reason}, label changed")
-        self._emit("label", epoch=self._slots.epoch, load_id=load_id)
+        self._emit(rank_events.Label, epoch=self._slots.epoch, load_id=load_id)
 
     def _forget(self) -> None:
         if self._slots is None:
             return
         self._slots.forget()
         self.counters.flushes += 1
-        self._emit("flush", load_id=self.current.load_id)
+        self._emit(rank_events.Flush, load_id=self.current.load_id)
 
     def flush_cache(self, original: Any, scheduler: Any, empty_cache: bool = True) -> Any:
         """Around `Scheduler.flush_cache`: a flush that went through gives up every slot."""
@@ -180,7 +202,7 @@ class ProvenanceHooks:
         for request in reusing:
             prefix = table[request.kv.req_pool_idx, : request.prefix_len]
             if (finding := self._check(request, prefix)) is not None:
-                self._found("stale_prefix", "reported", request, finding)
+                self._found(StalePrefix, "reported", request, finding)
         mixed = slots.mixed
         slots.stamp_prefill(
             rows=[request.kv.req_pool_idx for request in batch.reqs] if mixed or slots.keeps_adapters else (),
@@ -219,7 +241,7 @@ class ProvenanceHooks:
         if not request.skip_radix_cache_insert:
             # SGLang matches a waiting request again each time it considers it; once is enough to report.
             self.counters.recomputed += 1
-            self._emit_finding("stale_prefix", "recomputed", request, finding, reused)
+            self._emit_finding(StalePrefix, "recomputed", request, finding, reused)
         request.skip_radix_cache_insert = True
         return answer
 
@@ -238,7 +260,7 @@ class ProvenanceHooks:
         if adopted.numel():
             if (finding := slots.check(adopted, adapter=self._adapter(request))) is not None:
                 self.counters.stale_adoptions += 1
-                self._emit_finding("stale_adoption", "reported", request, finding, int(adopted.numel()))
+                self._emit_finding(StaleAdoption, "reported", request, finding, int(adopted.numel()))
             slots.adopt(request.kv.req_pool_idx, adopted)
         return answer
 
@@ -257,7 +279,7 @@ class ProvenanceHooks:
             self.counters.slots_checked += prefix.numel()
         return self.slots.check(prefix, adapter=self._adapter(request))
 
-    def _found(self, kind: str, action: str, request: Any, finding: Finding) -> None:
+    def _found(self, kind: type[StaleFinding], action: str, request: Any, finding: Finding) -> None:
         self.counters.stale_prefixes += 1
         self.counters.stale_slots += finding.count
         self.counters.foreign_adapter_slots += finding.foreign_adapter
@@ -277,7 +299,7 @@ class ProvenanceHooks:
 
         from sglang.srt.managers.schedule_batch import FINISH_ABORT
 
-        self._found("stale_prefix", "refused", request, finding)
+        self._found(StalePrefix, "refused", request, finding)
         self.counters.refused += 1
         loads = ", ".join(self._name(epoch) for epoch in finding.epochs)
         message = (
@@ -293,7 +315,7 @@ class ProvenanceHooks:
         if batch.chunked_req is request:
             self._scheduler._pending_chunked_abort_req = request
 
-    def _emit_finding(self, kind: str, action: str, request: Any, finding: Finding, reused: int) -> None:
+    def _emit_finding(self, kind: type[StaleFinding], action: str, request: Any, finding: Finding, reused: int) -> None:
         self._emit(
             kind,
             action=action,
@@ -301,8 +323,8 @@ class ProvenanceHooks:
             reused=reused,
             stale=finding.count,
             foreign_adapter=finding.foreign_adapter,
-            slots=[{"position": position, "slot": slot} for position, slot in finding.first],
-            written_by=[self._name(epoch) for epoch in finding.epochs],
+            slots=tuple({"position": position, "slot": slot} for position, slot in finding.first),
+            written_by=tuple(self._name(epoch) for epoch in finding.epochs),
             serving=self._name(self.slots.epoch),
             retractions=request.retraction_count,
             adapter=request.lora_id,
@@ -322,7 +344,7 @@ class ProvenanceHooks:
             return 0
         return self._adapters.setdefault(request.lora_id, len(self._adapters) + 1)
 
-    def _emit(self, kind: str, **fields: object) -> None:
+    def _emit(self, kind: type[RankEvent], **fields: object) -> None:
         if (sink := self._sink()) is not None:
             sink.emit(kind, **fields)
 

@@ -14,40 +14,25 @@ from __future__ import annotations
 
 from typing import Any
 
-RETRACT = "retract"
+from reef_ref.sglang.pauses import RETRACT, PauseHooks
 
 
 class IdleHooks:
-    """Remembers the pause mode of the one scheduler in this process and relaxes its idle check."""
+    """Relaxes the idle check of the one scheduler in this process, as it is paused."""
 
-    def __init__(self) -> None:
-        self._mode: str | None = None
+    def __init__(self, pauses: PauseHooks) -> None:
+        self._pauses = pauses
         self.enabled = True
 
     def hooks(self) -> dict[str, Any]:
         """Method of `Scheduler` to the hook around it."""
-        return {
-            "is_fully_idle": self.is_fully_idle,
-            "pause_generation": self.pause_generation,
-            "continue_generation": self.continue_generation,
-        }
-
-    def pause_generation(self, original: Any, scheduler: Any, request: Any) -> Any:
-        """Remember the mode once the pause has succeeded."""
-        answer = original(scheduler, request)
-        self._mode = request.mode
-        return answer
-
-    def continue_generation(self, original: Any, scheduler: Any, request: Any) -> Any:
-        """Forget the mode, even where SGLang's own part fails: the strict check is the safe one."""
-        self._mode = None
-        return original(scheduler, request)
+        return {"is_fully_idle": self.is_fully_idle}
 
     def is_fully_idle(
         self, original: Any, scheduler: Any, for_health_check: bool = False, ignore_waiting: bool = False
     ) -> Any:
         """SGLang's answer; paused in retract mode, its answer with the grammar queue out of sight."""
-        if self._mode != RETRACT or for_health_check or not self.enabled:
+        if self._pauses.mode != RETRACT or for_health_check or not self.enabled:
             return original(scheduler, for_health_check=for_health_check, ignore_waiting=ignore_waiting)
         grammars = scheduler.grammar_manager
         queued = grammars.grammar_queue

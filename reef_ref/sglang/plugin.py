@@ -12,7 +12,8 @@ It does nothing unless the environment asks for it:
     `sglang` (the default): SGLang's own idle check. `retract`: while paused in retract mode, it ignores requests that
     hold no KV, those whose grammar compiles among them; see `reef_ref.sglang.idle`.
 `REEF_REF_EVENTS`
-    A file to which every rank appends its events, one JSON object a line; see `reef_ref.sglang.events`.
+    A file to which every rank appends its events, one JSON object a line (`reef_ref.rank_events`), or `unix:` and the
+    path of a socket that takes them, that of `reef-ref monitor` for one.
 
 Before the scheduler serves, every hook is exercised on its real objects (`reef_ref.sglang.exercise`). Where a target
 is missing or behaves otherwise, the hooks are withdrawn and the engine shares no prefix: its tree is switched off.
@@ -37,6 +38,7 @@ import logging
 import pkgutil
 from typing import Any
 
+from reef_ref import rank_events
 from reef_ref.sglang.events import EventSink
 from reef_ref.sglang.exercise import (
     BATCH,
@@ -47,9 +49,11 @@ from reef_ref.sglang.exercise import (
     Verdict,
     exercise,
     idle_steps,
+    pause_steps,
 )
 from reef_ref.sglang.hooks import ProvenanceHooks
 from reef_ref.sglang.idle import IdleHooks
+from reef_ref.sglang.pauses import PauseHooks
 from reef_ref.sglang.settings import IdleCheck, OnStale, ProvenanceMode, Settings
 
 logger = logging.getLogger(__name__)
@@ -85,14 +89,15 @@ class Plugin:
         self.problems: list[str] = []
         self.verdicts: list[Verdict] = []
         self._sink: EventSink | None = None
-        self._idle = IdleHooks()
-        self._provenance = ProvenanceHooks(settings.provenance, settings.on_stale, lambda: self._sink)
+        self._pauses = PauseHooks(self._paused, self._continued)
+        self._idle = IdleHooks(self._pauses)
+        self._provenance = ProvenanceHooks(settings.provenance, settings.on_stale, self._pauses, lambda: self._sink)
 
     # ---- registration ----
 
     def targets(self) -> dict[str, Any]:
         """Dotted name of each target to the hook around it."""
-        targets: dict[str, Any] = {}
+        targets = {f"{SCHEDULER}.{name}": hook for name, hook in self._pauses.hooks().items()}
         if self.settings.idle is IdleCheck.RETRACT:
             targets |= {f"{SCHEDULER}.{name}": hook for name, hook in self._idle.hooks().items()}
         if self.settings.provenance is not ProvenanceMode.OFF:
@@ -140,14 +145,32 @@ class Plugin:
             self._provenance.detach()
             self._idle.enabled = False
             switch_sharing_off(scheduler)
-        self._sink = EventSink(self.settings.events, source=_source(scheduler))
-        self._sink.emit("start", **self.describe())
+        self._sink = EventSink(self.settings.events, **_source(scheduler), counters=self._provenance.counted)
+        report = self.describe()
+        self._sink.emit(
+            rank_events.Start,
+            able_to_share=not self.problems,
+            sharing=bool(scheduler.tree_cache.supports_prefix_sharing()),
+            problems=tuple(self.problems),
+            verdicts=tuple(report["verdicts"]),
+            idle=self.settings.idle.value,
+            provenance=report.get("provenance"),
+        )
         for problem in self.problems:
             logger.error("reef-ref: %s; this engine shares no prefix", problem)
 
+    def _paused(self, mode: str) -> None:
+        if self._sink is not None:
+            self._sink.emit(rank_events.Pause, mode=mode)
+
+    def _continued(self) -> None:
+        if self._sink is not None:
+            self._sink.emit(rank_events.Continue, load_id=self._provenance.serving)
+
     def _verify(self, scheduler: Any) -> None:
+        self.verdicts += exercise(pause_steps(scheduler, self._pauses))
         if self.settings.idle is IdleCheck.RETRACT:
-            self.verdicts += exercise(idle_steps(scheduler, self._idle))
+            self.verdicts += exercise(idle_steps(scheduler))
         if self.settings.provenance is not ProvenanceMode.OFF:
             self.problems += unsupported(scheduler)
             if self.problems:
@@ -179,9 +202,9 @@ class Plugin:
         answer.internal_state[STATE_KEY] = self.describe()
         return answer
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         """Verdict and counters, of built-in types only."""
-        report: dict[str, object] = {
+        report: dict[str, Any] = {
             "able_to_share": not self.problems,
             "problems": list(self.problems),
             "verdicts": [
@@ -277,7 +300,7 @@ def _exists(target: str) -> bool:
     return True
 
 
-def _source(scheduler: Any) -> dict[str, object]:
+def _source(scheduler: Any) -> dict[str, int]:
     import os
 
     from sglang.srt.runtime_context import get_parallel

@@ -6,8 +6,9 @@ import enum
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
+
+from reef_ref.outlet import check_target
 
 
 class ProvenanceMode(enum.StrEnum):
@@ -46,7 +47,8 @@ class Settings:
     provenance: ProvenanceMode = ProvenanceMode.OFF
     on_stale: OnStale = OnStale.RECOMPUTE
     idle: IdleCheck = IdleCheck.SGLANG
-    events: Path | None = None
+    events: str | None = None
+    """A file or `unix:` and a socket's path, for `reef_ref.outlet`."""
     verify_all: bool = False
     """Exercise the hooks of every mode at start, not only those of the mode in force; set by the doctor."""
 
@@ -64,13 +66,16 @@ class Settings:
         """
         environment = os.environ if environment is None else environment
         events = environment.get("REEF_REF_EVENTS", "")
-        if events and not Path(events).absolute().parent.is_dir():
-            raise ValueError(f"REEF_REF_EVENTS={events!r}: the directory does not exist; name a file in one that does")
+        if events:
+            try:
+                check_target(events)
+            except ValueError as error:
+                raise ValueError(f"REEF_REF_EVENTS={error}") from None
         return cls(
             provenance=_choice(environment, "REEF_REF_PROVENANCE", ProvenanceMode.OFF),
             on_stale=_choice(environment, "REEF_REF_ON_STALE", OnStale.RECOMPUTE),
             idle=_choice(environment, "REEF_REF_IDLE", IdleCheck.SGLANG),
-            events=Path(events).absolute() if events else None,
+            events=events or None,
             verify_all=environment.get("REEF_REF_VERIFY_ALL") == "1",
         )
 

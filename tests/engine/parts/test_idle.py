@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reef_ref.sglang.idle import IdleHooks
+from reef_ref.sglang.pauses import PauseHooks
 
 
 class _Scheduler:
@@ -29,8 +30,16 @@ def _ask(hooks: IdleHooks, scheduler: _Scheduler, **options: bool) -> Any:
     return hooks.is_fully_idle(lambda it, **given: it.is_fully_idle(**given), scheduler, **options)
 
 
-def _paused(mode: str, *, fails: bool = False) -> tuple[IdleHooks, _Scheduler]:
-    hooks, scheduler = IdleHooks(), _Scheduler()
+class _Told(PauseHooks):
+    """With what they told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        super().__init__(self.told.append, lambda: self.told.append("continued"))
+
+
+def _paused(mode: str, *, fails: bool = False) -> tuple[IdleHooks, _Told, _Scheduler]:
+    pauses, scheduler = _Told(), _Scheduler()
 
     def pause(_: object, __: object) -> None:
         if fails:
@@ -38,15 +47,15 @@ def _paused(mode: str, *, fails: bool = False) -> tuple[IdleHooks, _Scheduler]:
 
     if fails:
         with pytest.raises(RuntimeError, match="the pause failed"):
-            hooks.pause_generation(pause, scheduler, SimpleNamespace(mode=mode))
+            pauses.pause_generation(pause, scheduler, SimpleNamespace(mode=mode))
     else:
-        hooks.pause_generation(pause, scheduler, SimpleNamespace(mode=mode))
-    return hooks, scheduler
+        pauses.pause_generation(pause, scheduler, SimpleNamespace(mode=mode))
+    return IdleHooks(pauses), pauses, scheduler
 
 
 def test_paused_in_retract_mode_requests_without_kv_are_ignored() -> None:
     """The queue is out of sight during the call and the very same object after it."""
-    hooks, scheduler = _paused("retract")
+    hooks, _, scheduler = _paused("retract")
     queue = scheduler.grammar_manager.grammar_queue
     assert _ask(hooks, scheduler)
     assert scheduler.asked == [(False, True, [])]
@@ -56,7 +65,7 @@ def test_paused_in_retract_mode_requests_without_kv_are_ignored() -> None:
 
 def test_the_queue_comes_back_when_the_check_fails() -> None:
     """Otherwise every compiling request would be lost."""
-    hooks, scheduler = _paused("retract")
+    hooks, _, scheduler = _paused("retract")
     queue = scheduler.grammar_manager.grammar_queue
     scheduler.fails = True
     with pytest.raises(RuntimeError, match="the check failed"):
@@ -74,12 +83,13 @@ _STATES = ("in_place", "unpaused", "continued", "failed pause", "switched off")
 )
 def test_everything_else_is_sglangs_own_answer(state: str, options: dict[str, bool]) -> None:
     """Same arguments, same queue, same answer; under a retract pause this holds for the health check alone."""
-    hooks, scheduler = IdleHooks(), _Scheduler()
+    pauses, scheduler = _Told(), _Scheduler()
+    hooks = IdleHooks(pauses)
     if state != "unpaused":
         mode = "in_place" if state == "in_place" else "retract"
-        hooks, scheduler = _paused(mode, fails=state == "failed pause")
+        hooks, pauses, scheduler = _paused(mode, fails=state == "failed pause")
     if state == "continued":
-        hooks.continue_generation(lambda *_: None, scheduler, SimpleNamespace())
+        pauses.continue_generation(lambda *_: None, scheduler, SimpleNamespace())
     if state == "switched off":
         hooks.enabled = False
     assert _ask(hooks, scheduler, **options) is False
@@ -89,11 +99,23 @@ def test_everything_else_is_sglangs_own_answer(state: str, options: dict[str, bo
 
 def test_a_continue_that_fails_ends_the_relaxation_too() -> None:
     """When nobody knows whether the engine runs, the strict check is the safe one."""
-    hooks, scheduler = _paused("retract")
+    hooks, pauses, scheduler = _paused("retract")
 
     def broken(*_: object) -> None:
         raise RuntimeError("continue failed")
 
     with pytest.raises(RuntimeError, match="continue failed"):
-        hooks.continue_generation(broken, scheduler, SimpleNamespace())
+        pauses.continue_generation(broken, scheduler, SimpleNamespace())
     assert _ask(hooks, scheduler) is False
+
+
+def test_pauses_are_told_when_they_are_so() -> None:
+    """A pause that failed is none, and what continues is told after it has."""
+    _, pauses, scheduler = _paused("in_place", fails=True)
+    assert (pauses.mode, pauses.told) == (None, [])
+    _, pauses, scheduler = _paused("in_place")
+    assert (pauses.mode, pauses.told) == ("in_place", ["in_place"])
+    seen: list[list[str]] = []
+    pauses.continue_generation(lambda *_: seen.append(list(pauses.told)), scheduler, SimpleNamespace())
+    assert seen == [["in_place"]]
+    assert (pauses.mode, pauses.told) == (None, ["in_place", "continued"])

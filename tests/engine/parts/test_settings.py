@@ -27,7 +27,7 @@ def test_everything_said(tmp_path: Path) -> None:
             "REEF_REF_EVENTS": str(tmp_path / "events"),
         }
     )
-    assert settings == Settings(ProvenanceMode.ENFORCE, OnStale.REFUSE, IdleCheck.RETRACT, tmp_path / "events")
+    assert settings == Settings(ProvenanceMode.ENFORCE, OnStale.REFUSE, IdleCheck.RETRACT, str(tmp_path / "events"))
     assert settings.active
 
 
