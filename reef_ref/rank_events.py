@@ -30,7 +30,7 @@ __all__ = [
     "read_rank_event",
 ]
 
-SCHEMA = 1
+SCHEMA: Literal[1] = 1
 
 
 def _tag(name: str) -> str:
@@ -45,6 +45,8 @@ class RankEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", ta
     rank: int
     time: float
     number: int
+    engine: int | None = None
+    """The slot of the rank's engine, where the deployment has said it (`REEF_REF_ENGINE`)."""
 
 
 class Start(RankEvent, frozen=True, kw_only=True):

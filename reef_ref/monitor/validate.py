@@ -194,6 +194,11 @@ class Validator:
             self.reader.after(line.event)
         return verdict
 
+    def lose(self, reason: str) -> None:
+        """Something was not seen: nothing is known until the next settled state."""
+        self.explainer.lose(reason)
+        self.reader.lose()
+
     def _in_order(self, line: events.Line) -> bool:
         """Whether the event is the next of its source, or the first of a new life of it. A gap is kept in mind."""
         last = self._numbers.get(line.source)
@@ -203,8 +208,7 @@ class Validator:
         if line.number != 1 and line.number != (last or 0) + 1:
             self.gaps += 1
             missing = f"{(last or 0) + 1}" + (f" to {line.number - 1}" if line.number - 1 > (last or 0) + 1 else "")
-            self.explainer.lose(f"event {missing} of {line.source} is missing")
-            self.reader.lose()
+            self.lose(f"event {missing} of {line.source} is missing")
         self._numbers[line.source] = line.number
         return True
 

@@ -20,7 +20,7 @@ class EventSink:
 
     Args:
         target: a file or a socket, as `Outlet` takes it.
-        pid, rank: the source.
+        pid, rank, engine: the source.
         counters: what a beat reports; called in the writer's thread.
     """
 
@@ -30,11 +30,12 @@ class EventSink:
         *,
         pid: int,
         rank: int,
+        engine: int | None = None,
         counters: Callable[[], Mapping[str, int]] = dict,
         capacity: int = CAPACITY,
         beat_s: float = BEAT_S,
     ) -> None:
-        self._source: dict[str, Any] = {"pid": pid, "rank": rank}
+        self._source: dict[str, Any] = {"pid": pid, "rank": rank, "engine": engine}
         self._counters = counters
         self._number = 0
         self._written = 0

@@ -14,6 +14,8 @@ It does nothing unless the environment asks for it:
 `REEF_REF_EVENTS`
     A file to which every rank appends its events, one JSON object a line (`reef_ref.rank_events`), or `unix:` and the
     path of a socket that takes them, that of `reef-ref monitor` for one.
+`REEF_REF_ENGINE`
+    The slot of this engine in its deployment, for whoever reads the events of several.
 
 Before the scheduler serves, every hook is exercised on its real objects (`reef_ref.sglang.exercise`). Where a target
 is missing or behaves otherwise, the hooks are withdrawn and the engine shares no prefix: its tree is switched off.
@@ -145,7 +147,9 @@ class Plugin:
             self._provenance.detach()
             self._idle.enabled = False
             switch_sharing_off(scheduler)
-        self._sink = EventSink(self.settings.events, **_source(scheduler), counters=self._provenance.counted)
+        self._sink = EventSink(
+            self.settings.events, engine=self.settings.engine, **_source(scheduler), counters=self._provenance.counted
+        )
         report = self.describe()
         self._sink.emit(
             rank_events.Start,

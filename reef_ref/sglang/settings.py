@@ -49,6 +49,8 @@ class Settings:
     idle: IdleCheck = IdleCheck.SGLANG
     events: str | None = None
     """A file or `unix:` and a socket's path, for `reef_ref.outlet`."""
+    engine: int | None = None
+    """The slot of this engine in its deployment, for whoever reads its events."""
     verify_all: bool = False
     """Exercise the hooks of every mode at start, not only those of the mode in force; set by the doctor."""
 
@@ -76,8 +78,17 @@ class Settings:
             on_stale=_choice(environment, "REEF_REF_ON_STALE", OnStale.RECOMPUTE),
             idle=_choice(environment, "REEF_REF_IDLE", IdleCheck.SGLANG),
             events=events or None,
+            engine=_slot(environment.get("REEF_REF_ENGINE", "")),
             verify_all=environment.get("REEF_REF_VERIFY_ALL") == "1",
         )
+
+
+def _slot(text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 4:
+        raise ValueError(f"REEF_REF_ENGINE={text!r}: must be the number of a slot, 0 or more")
+    return int(text)
 
 
 _Choice = TypeVar("_Choice", bound=enum.StrEnum)
