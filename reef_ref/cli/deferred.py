@@ -16,6 +16,7 @@ GROUPS = {
     "config": ("reef_ref.cli.config", "Judge configurations of engines."),
     "scenario": ("reef_ref.scenarios.cli", "Run scenarios on real SGLang engines."),
     "validate": ("reef_ref.cli.validate", "Hold a trace of events against the publication protocol."),
+    "monitor": ("reef_ref.cli.monitor", "Watch a deployment while it serves."),
     "doctor": ("reef_ref.sglang.doctor", "Look at the SGLang that is installed."),
 }
 """Command: the module that it mounts, by its `app` or its ``main(arguments) -> status``, and its line of help."""

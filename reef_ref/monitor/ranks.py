@@ -41,15 +41,32 @@ class RankWatch:
     def __init__(self, engine: int, source: str) -> None:
         self.engine = engine
         self.source = source
-        self.freshness = Freshness.UNKNOWN
-        self.why = "nothing was heard yet"
-        """Why it is not fresh; empty where it is."""
         self.load_id: str | None = None
         self.paused: str | None = None
         self._sharing: bool | None = None
         self._watched = False
         self._lost = True
         self._told: deque[str] = deque(maxlen=STORY)
+        self._known = (Freshness.UNKNOWN, "nothing was heard yet")
+        self._silent = ""
+
+    @property
+    def freshness(self) -> Freshness:
+        """What may be said of what its requests reuse."""
+        return Freshness.UNKNOWN if self._silent and self._known[0] is Freshness.FRESH else self._known[0]
+
+    @property
+    def why(self) -> str:
+        """Why it is not fresh; empty where it is."""
+        return self._silent if self._silent and self._known[0] is Freshness.FRESH else self._known[1]
+
+    def silent(self, reason: str) -> None:
+        """Nothing was heard for too long. If nothing turns out to be missing, all is as it was."""
+        self._silent = reason
+
+    def heard(self) -> None:
+        """It tells again that it is there."""
+        self._silent = ""
 
     def lose(self, reason: str) -> None:
         """Something of this rank was not seen. It is known again after the next start or flush."""
@@ -139,7 +156,7 @@ class RankWatch:
     def _set(self, freshness: Freshness, why: str = "") -> None:
         if self._lost and freshness is Freshness.FRESH:
             return
-        self.freshness, self.why = freshness, why
+        self._known = (freshness, why)
 
     def _violation(self, name: str, event: RankEvent, reason: str, *, stopped: bool = False) -> Violation:
         return Violation(name, self.engine, self.source, event.number, reason, tuple(self._told), stopped)

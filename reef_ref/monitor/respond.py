@@ -7,7 +7,7 @@ fence by calls leaves an engine paused that somebody else had paused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,20 +43,27 @@ class Responder(Protocol):
 class ByCalls:
     """Acts on engines directly: for a monitor beside a deployment.
 
+    What somebody else pauses between this one's pause and its continue is continued too early. Where there is a
+    coordinator, it is the one to ask (`ByCoordinator`).
+
     Args:
-        engines: by slot.
-        paused: whether an engine is paused, as far as is known.
+        attach: attaches to the engine in a slot, for one reaction.
+        slots: those whose engine can be reached.
+        held: whether somebody else keeps an engine from generating, as far as is known.
     """
 
-    def __init__(self, engines: Mapping[int, Engine], paused: Callable[[int], bool]) -> None:
-        self._engines = engines
-        self._paused = paused
+    def __init__(
+        self, attach: Callable[[int], Awaitable[Engine]], slots: Collection[int], held: Callable[[int], bool]
+    ) -> None:
+        self._attach = attach
+        self._slots = slots
+        self._held = held
 
     async def fence(self, engine: int | None) -> str:
-        """Pause, flush, continue; an engine that is paused already is only flushed."""
+        """Pause, flush, continue; an engine that somebody else holds is only flushed."""
 
-        async def one(slot: int) -> str:
-            held, target = self._paused(slot), self._engines[slot]
+        async def one(slot: int, target: Engine) -> str:
+            held = self._held(slot)
             if not held:
                 await target.pause(PauseMode.RETRACT)
             await target.flush()
@@ -70,8 +77,8 @@ class ByCalls:
     async def retire(self, engine: int | None) -> str:
         """Pause the engine and leave it so: its process is its owner's to end."""
 
-        async def one(slot: int) -> str:
-            await self._engines[slot].pause(PauseMode.RETRACT)
+        async def one(slot: int, target: Engine) -> str:
+            await target.pause(PauseMode.RETRACT)
             return f"engine {slot} is paused and stays so; replace it"
 
         return await self._each(engine, one)
@@ -81,13 +88,20 @@ class ByCalls:
         await self.retire(None)
         return "every engine is paused and stays so"
 
-    async def _each(self, engine: int | None, act: Callable[[int], Awaitable[str]]) -> str:
-        slots = self._engines if engine is None else [engine]
-        missing = [slot for slot in slots if slot not in self._engines]
-        if missing:
+    async def _each(self, engine: int | None, act: Callable[[int, Engine], Awaitable[str]]) -> str:
+        slots = self._slots if engine is None else [engine]
+        if missing := [slot for slot in slots if slot not in self._slots]:
             message = f"engine {missing[0]}: its address is not known"
             raise Refused(message)
-        return "; ".join(await asyncio.gather(*(act(slot) for slot in slots)))
+
+        async def attached(slot: int) -> str:
+            target = await self._attach(slot)
+            try:
+                return await act(slot, target)
+            finally:
+                await target.shut_down()  # Of an engine that is not ours, this lets go of the connection.
+
+        return "; ".join(await asyncio.gather(*map(attached, slots)))
 
 
 class ByCoordinator:

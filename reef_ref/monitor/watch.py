@@ -64,12 +64,21 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is known now. `deployment` is whether its possible states are known, `states` how many there may be."""
+    """What is known now.
+
+    `deployment` is whether the deployment's possible states are known, `states` how many there may be, and `latched`
+    whether its coordinator may have fenced the engines; none where no coordinator was heard.
+    """
 
     engines: dict[int, EngineStatus]
     deployment: bool
     states: int
+    latched: bool | None
     counts: Counts
+
+    def held(self, engine: int) -> bool:
+        """Whether somebody may keep an engine from generating."""
+        return bool(self.latched) or self.engines[engine].paused is not None
 
 
 class Monitor:
@@ -91,8 +100,6 @@ class Monitor:
         self._ranks: dict[int, dict[int, RankWatch]] = {engine: {} for engine in range(engines)}
         self._told: deque[str] = deque(maxlen=STORY)
         self._coordinator_events = self._rank_events_seen = self._violations = self._resynchronised = 0
-        self.counters: dict[str, dict[str, int]] = {}
-        """The counters of each rank's last beat, by the rank's name."""
 
     # What is fed
 
@@ -106,9 +113,11 @@ class Monitor:
             message = f"engine {engine} of {len(self._ranks)}"
             raise Unreadable(message)
         source = f"engine:{engine}/rank:{event.rank}/{event.pid}"
+        watch = self._ranks[engine].get(event.rank)
+        if watch is not None and watch.source == source:
+            watch.heard()
         if isinstance(event, Beat):
             self._each(self._rank_events.reached(source, event.number), self._judge_rank)
-            self.counters[f"{engine}/{event.rank}"] = event.counters
             return
         self._each(self._rank_events.put(Numbered(source, event.number, (engine, event))), self._judge_rank)
 
@@ -117,10 +126,10 @@ class Monitor:
         self._each(self._lines.give_up(), self._judge)
         self._each(self._rank_events.give_up(), self._judge_rank)
 
-    def lose(self, engine: int, reason: str) -> None:
-        """Nothing can be heard of an engine any more, for now."""
+    def silent(self, engine: int, reason: str) -> None:
+        """Nothing was heard of an engine for too long."""
         for watch in self._ranks[engine].values():
-            watch.lose(reason)
+            watch.silent(reason)
 
     # What is known
 
@@ -130,6 +139,7 @@ class Monitor:
             engines={engine: self._engine_status(engine) for engine in self._ranks},
             deployment=not self._validator.explainer.lost,
             states=self._validator.explainer.states,
+            latched=self._latched(),
             counts=Counts(
                 coordinator=self._coordinator_events,
                 ranks=self._rank_events_seen,
@@ -141,6 +151,11 @@ class Monitor:
                 resynchronised=self._resynchronised + self._validator.resynchronised,
             ),
         )
+
+    def _latched(self) -> bool | None:
+        if not self._coordinator_events:
+            return None
+        return self._validator.explainer.lost or 1 in self._validator.explainer.values("latch")
 
     def _engine_status(self, engine: int) -> EngineStatus:
         ranks = list(self._ranks[engine].values())
