@@ -79,9 +79,9 @@ class Sequencer(Generic[T]):
 
     def reached(self, source: str, number: int) -> Iterator[Numbered[T] | Lost]:
         """A source says that `number` was the last that it sent: what is missing up to there, is lost."""
-        if number > self._known(source):
+        if number > self._last.get(source, 0):
             yield from self.give_up()
-            last = self._known(source)
+            last = self._last.get(source, 0)
             if number > last:
                 yield self._lose(source, last + 1, number)
 
@@ -95,10 +95,6 @@ class Sequencer(Generic[T]):
             self._pass(item)
             yield item
             yield from self._ready()
-
-    def _known(self, source: str) -> int:
-        """The highest number of a source that came, in order or not."""
-        return max((w.number for w in self._waiting if w.source == source), default=self._last.get(source, 0))
 
     def _is_repeated(self, item: Numbered[T]) -> bool:
         if item.number <= self._last.get(item.source, 0):

@@ -180,6 +180,10 @@ class Validator:
         """
         if not self._in_order(line):
             return self.explainer.verdict
+        return self.judge(line, at)
+
+    def judge(self, line: events.Line, at: int = 0) -> Verdict:
+        """As `feed`, for whoever knows that this is the next event, and says with `lose` where one is missing."""
         self.events += 1
         if self.explainer.lost:
             self._settle(line.event)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from model_check.explain import Verdict
@@ -66,7 +67,7 @@ class Counts:
 class Status:
     """What is known now.
 
-    `deployment` is whether the deployment's possible states are known, `states` how many there may be, and `latched`
+    `deployment` is whether a coordinator was heard and its possible states are known, `states` how many there may be, and `latched`
     whether its coordinator may have fenced the engines; none where no coordinator was heard.
     """
 
@@ -93,13 +94,18 @@ class Monitor:
     def __init__(
         self, engines: int, on_violation: Callable[[Violation], None] = lambda _: None, *, window: int = 256
     ) -> None:
-        self._validator = Validator(engines)
+        self._engines = engines
         self._on_violation = on_violation
         self._lines: Sequencer[Line] = Sequencer(window)
         self._rank_events: Sequencer[tuple[int, RankEvent]] = Sequencer(window)
         self._ranks: dict[int, dict[int, RankWatch]] = {engine: {} for engine in range(engines)}
         self._told: deque[str] = deque(maxlen=STORY)
         self._coordinator_events = self._rank_events_seen = self._violations = self._resynchronised = 0
+
+    @cached_property
+    def _validator(self) -> Validator:
+        """Made when a coordinator is first heard: where there is none, nothing has to be got ready."""
+        return Validator(self._engines)
 
     # What is fed
 
@@ -135,11 +141,13 @@ class Monitor:
 
     def status(self) -> Status:
         """What is known now."""
+        heard = self._coordinator_events > 0
+        explainer = self._validator.explainer if heard else None
         return Status(
             engines={engine: self._engine_status(engine) for engine in self._ranks},
-            deployment=not self._validator.explainer.lost,
-            states=self._validator.explainer.states,
-            latched=self._latched(),
+            deployment=explainer is not None and not explainer.lost,
+            states=0 if explainer is None else explainer.states,
+            latched=None if explainer is None else explainer.lost or 1 in explainer.values("latch"),
             counts=Counts(
                 coordinator=self._coordinator_events,
                 ranks=self._rank_events_seen,
@@ -148,14 +156,9 @@ class Monitor:
                 late=self._lines.late + self._rank_events.late,
                 repeated=self._lines.repeated + self._rank_events.repeated,
                 waiting=self._lines.waiting + self._rank_events.waiting,
-                resynchronised=self._resynchronised + self._validator.resynchronised,
+                resynchronised=self._resynchronised + (self._validator.resynchronised if heard else 0),
             ),
         )
-
-    def _latched(self) -> bool | None:
-        if not self._coordinator_events:
-            return None
-        return self._validator.explainer.lost or 1 in self._validator.explainer.values("latch")
 
     def _engine_status(self, engine: int) -> EngineStatus:
         ranks = list(self._ranks[engine].values())
@@ -188,7 +191,7 @@ class Monitor:
         if isinstance(line.event, events.Die | events.Retire | events.EmptySlot):
             # Whatever its ranks did not tell, they will not tell any more.
             self._ranks[line.event.engine].clear()
-        if self._validator.feed(line) is Verdict.INEXPLICABLE and (finding := self._validator.finding) is not None:
+        if self._validator.judge(line) is Verdict.INEXPLICABLE and (finding := self._validator.finding) is not None:
             self._violated(_as_violation(finding, tuple(self._told)))
             self._forget(f"event {line.number} of {line.source} has no place in the protocol")
 
