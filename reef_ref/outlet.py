@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import os
 import queue
+import select
 import socket
 import threading
 import time
@@ -155,12 +156,12 @@ class _Socket:
         end = self._socket
         if end is None:
             return False
+        poll = select.poll()
         try:
-            return bool(end.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK))
-        except BlockingIOError:
-            return True
-        except OSError:
+            poll.register(end, select.POLLIN)
+        except ValueError:  # Closed by the writer in this very moment.
             return False
+        return not poll.poll(0)
 
     def send(self, line: bytes) -> None:
         if self._socket is None or not self.attached():
