@@ -101,6 +101,7 @@ async def _watch(sidecar: Sidecar, log: _Log, until: Until) -> None:
     stopped.cancel()
     if task.done():
         task.result()
+    await sidecar.catch_up()
     task.cancel()
     await asyncio.gather(task, stopped, return_exceptions=True)
 

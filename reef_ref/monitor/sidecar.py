@@ -94,6 +94,7 @@ class Sidecar:
         self._responses: Responses | None = None
         self._heard: dict[int, float] = {}
         self._unreadable = 0
+        self._read_to_the_end: dict[Path, int] = {}
 
     def status(self) -> Status:
         """What is known now."""
@@ -116,13 +117,27 @@ class Sidecar:
             if self.inputs.socket is not None:
                 await stack.enter_async_context(listen(self.inputs.socket, partial(self.take, "socket")))
             async with asyncio.TaskGroup() as group:
-                for path in self.inputs.coordinators:
-                    group.create_task(follow(path, partial(self.take, str(path))))
-                for engine, path in self.inputs.engines:
-                    group.create_task(follow(path, partial(self.take, str(path), engine=engine)))
+                for engine, path in [*((None, path) for path in self.inputs.coordinators), *self.inputs.engines]:
+                    take = partial(self.take, str(path), engine=engine)
+                    group.create_task(follow(path, take, partial(self._at_end, path)))
                 group.create_task(self._responses.run())
                 group.create_task(self._look())
                 ready()
+
+    async def catch_up(self, bound_s: float = 5.0) -> bool:
+        """Read what stands in the files now; whether that was done within `bound_s` seconds. For the end of a watch."""
+        before = dict(self._read_to_the_end)
+        paths = {*self.inputs.coordinators, *(path for _, path in self.inputs.engines)}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(bound_s):
+                while any(self._read_to_the_end.get(path, 0) == before.get(path, 0) for path in paths):
+                    await asyncio.sleep(0.01)
+                self._monitor.give_up()
+                return True
+        return False
+
+    def _at_end(self, path: Path) -> None:
+        self._read_to_the_end[path] = self._read_to_the_end.get(path, 0) + 1
 
     def take(self, where: str, raw: bytes, engine: int | None = None) -> None:
         """Take one line of either kind; `engine` is its slot where the line need not say it."""

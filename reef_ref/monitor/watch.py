@@ -67,8 +67,8 @@ class Counts:
 class Status:
     """What is known now.
 
-    `deployment` is whether a coordinator was heard and its possible states are known, `states` how many there may be, and `latched`
-    whether its coordinator may have fenced the engines; none where no coordinator was heard.
+    `deployment` is whether a coordinator was heard and its possible states are known, `states` how many there may be,
+    and `latched` whether it may have fenced the engines; none where no coordinator was heard.
     """
 
     engines: dict[int, EngineStatus]

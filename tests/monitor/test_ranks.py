@@ -131,7 +131,7 @@ def test_each_wrong_is_named(wrong: str) -> None:
     assert str(found[0]).startswith(f"{found[0].property} violated at engine 3: ")
     assert "\n" not in str(found[0])
     if wrong not in {"bytes_arrive_in_a_pause", "label_follows_success", "only_whole_loads_compute"}:
-        assert (watch.freshness is not Freshness.FRESH)
+        assert watch.freshness is not Freshness.FRESH
 
 
 def test_every_property_that_is_said_to_be_decided_is() -> None:
