@@ -56,7 +56,9 @@ def gate_may_open(record: Record | None, *, colocated: bool) -> bool:
 class Coordinator:
     """Trains, publishes and recovers over the engines in `slots`. `initial` is what they serve before the first job.
 
-    `adapter_slots` is how many LoRA adapters every engine can hold; 0 where none are served.
+    `adapter_slots` is how many LoRA adapters every engine can hold; 0 where none are served. `watched` says whether the
+    monitor of the deployment is there (`EventOutlet.attached`); it is given where no engine may get other weights
+    unseen. Without it, a lost monitor stops nobody.
 
     At most one operation runs at a time; the others wait, so a caller that cannot wait passes a time-out of its own.
     Cancelling an operation leaves what a crash at that point leaves, or more: engines retired and the record saying so.
@@ -77,12 +79,14 @@ class Coordinator:
         clock: Callable[[], float] | None = None,
         train_s: float = 14_400.0,
         adapter_slots: int = 0,
+        watched: Callable[[], bool] | None = None,
     ) -> None:
         incarnation = incarnation or new_incarnation()
         self._tell = events.Teller(
             f"coordinator:{incarnation}", listener, clock=clock or asyncio.get_running_loop().time
         )
         self._slots = slots
+        self._watched = watched
         self._lock = asyncio.Lock()
         self._adapters = Residency(adapter_slots, bound_s=settings.bounds.adapter_s) if adapter_slots else None
         self._control = Control(
@@ -119,11 +123,11 @@ class Coordinator:
 
     async def train(self, job: Job) -> Disposition | str:
         """Run a job to CHECKPOINT; see `Training.execute`."""
-        return await self._operate(lambda: self._training.execute(job))
+        return await self._operate(lambda: self._training.execute(job), seen=True)
 
     async def publish(self, job: str) -> LoadId:
         """Publish, or retry; see `Publication.publish`."""
-        return await self._operate(lambda: self._publication.publish(job))
+        return await self._operate(lambda: self._publication.publish(job), seen=True)
 
     async def acknowledge(self, job: str) -> None:
         """The service's head has moved; see `Publication.acknowledge`."""
@@ -135,7 +139,7 @@ class Coordinator:
 
     async def republish(self, load_id: LoadId) -> None:
         """Establish the load again; see `Publication.republish`."""
-        await self._operate(lambda: self._publication.republish(load_id))
+        await self._operate(lambda: self._publication.republish(load_id), seen=True)
 
     async def activate_adapter(self, adapter: Adapter, path: Path) -> bool:
         """Make an adapter its scenario's current one, on every engine; whether bytes were sent.
@@ -153,7 +157,7 @@ class Coordinator:
             except NotServing as error:
                 raise Refused(str(error)) from error
 
-        return await self._operate(activate)
+        return await self._operate(activate, seen=True)
 
     @contextlib.contextmanager
     def adapter_in_use(self, adapter: Adapter) -> Iterator[None]:
@@ -172,8 +176,12 @@ class Coordinator:
         async with self._lock:
             self._publication.phase = Phase.STOPPED
 
-    async def _operate(self, operation: Callable[[], Awaitable[T]]) -> T:
+    async def _operate(self, operation: Callable[[], Awaitable[T]], *, seen: bool = False) -> T:
+        """Do one thing after the other. `seen`: not where a monitor is required and gone."""
         async with self._lock:
+            if seen and self._watched is not None and not self._watched():
+                message = "the monitor is required here and does not listen; start it again"
+                raise Refused(message)
             if self._publication.phase in {Phase.RECOVERING, Phase.STOPPED}:
                 message = f"the coordinator does not work: {self._publication.phase}"
                 raise Refused(message)

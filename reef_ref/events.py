@@ -21,7 +21,9 @@ from typing import IO, Literal, ParamSpec, Protocol, Union, get_type_hints
 
 import msgspec
 
-__all__ = ["EVENTS", "Event", "Line", "Listener", "MalformedEvent", "NdjsonFile", "Teller", "read_line"]
+from reef_ref.outlet import Outlet
+
+__all__ = ["EVENTS", "Event", "EventOutlet", "Line", "Listener", "MalformedEvent", "NdjsonFile", "Teller", "read_line"]
 
 SCHEMA = 1
 P = ParamSpec("P")
@@ -548,3 +550,31 @@ class NdjsonFile:
     def close(self) -> None:
         """Close the file."""
         self._stream.close()
+
+
+class EventOutlet:
+    """Sends each event to a file or a monitor's socket (`unix:` and its path), and never waits for either.
+
+    What is lost on the way leaves a gap in the numbers, so that the monitor knows.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._outlet: Outlet[Line] = Outlet(target, lambda line: line.to_json().encode())
+
+    @property
+    def attached(self) -> bool:
+        """Whether somebody takes what is sent."""
+        return self._outlet.attached
+
+    @property
+    def lost(self) -> int:
+        """Events that did not get out."""
+        return self._outlet.dropped + self._outlet.failed
+
+    def __call__(self, line: Line) -> None:
+        """Hand over one line."""
+        self._outlet.put(line)
+
+    def close(self) -> None:
+        """Send what waits, for a bounded time, and stop."""
+        self._outlet.close()
