@@ -1,0 +1,1 @@
+"""Examples that run: `examples.rl_loop` is a whole training loop; `configs` holds configurations."""
