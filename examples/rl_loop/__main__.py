@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import signal
 import tempfile
 from pathlib import Path
@@ -13,12 +14,17 @@ import typer
 from examples.rl_loop.settings import Break, Mode, OtherRun, Places, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from examples.rl_loop.engines import Attached
     from examples.rl_loop.loop import Outcome
 
+NEEDED = ("sglang", "torch", "transformers", "safetensors", "httpx", "psutil")
 WRONG, BAD_USE, INTERRUPTED = 1, 2, 130
 
 
 def main(
+    *,
     steps: Annotated[int, typer.Option(min=1, help="Steps that the run has in the end.")] = 20,
     mode: Annotated[Mode, typer.Option(help="Where training happens.")] = Mode.DISJOINT,
     folder: Annotated[
@@ -40,38 +46,49 @@ def main(
         _end(BAD_USE, "--attach: colocated engines give memory back to this process, so they are its own; leave it out")
     if mode is Mode.COLOCATED and leave_out is Break.NO_FLUSH:
         _end(BAD_USE, "--break no-flush: SGLang flushes when KV is released, so nothing breaks; use --mode disjoint")
+    engines = () if attach is None else _attached(attach)
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        _end(BAD_USE, f"{', '.join(missing)} not installed; the loop needs the extra 'engine' (reef-ref[engine])")
+    settings = Settings(mode=mode, max_lag=max_lag, seed=seed)
     with tempfile.TemporaryDirectory(prefix="reef-ref-rl-") as temporary:
         places = Places(folder.absolute() if folder is not None else Path(temporary) / "run")
         try:
-            places.claim(Settings(mode=mode, max_lag=max_lag, seed=seed))
+            places.claim(settings)
         except (OtherRun, OSError) as error:
             _end(BAD_USE, str(error))
-        outcome = _run(places, steps, leave_out, attach)
+        outcome = _run(settings, places, steps, leave_out, engines)
     _show(outcome)
 
 
-def _run(places: Places, steps: int, broken: Break | None, attach: Path | None) -> Outcome:
+def _attached(path: Path) -> Sequence[Attached]:
     from examples.rl_loop.engines import NotEngines, read_attached
+
+    try:
+        return read_attached(path)
+    except NotEngines as error:
+        _end(BAD_USE, str(error))
+
+
+def _run(settings: Settings, places: Places, steps: int, broken: Break | None, engines: Sequence[Attached]) -> Outcome:
+    from examples.rl_loop.engines import NotEngines
     from examples.rl_loop.loop import FAILURES, run
 
     async def until_done_or_terminated() -> Outcome:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        settings = Settings.model_validate_json(places.settings.read_bytes())
-        engines = () if attach is None else read_attached(attach)
         return await run(
             settings, places, steps, broken=broken, engines=engines, say=lambda line: typer.echo(line, err=True)
         )
 
     try:
         return asyncio.run(until_done_or_terminated())
-    except NotEngines as error:
-        _end(BAD_USE, str(error))
     except (KeyboardInterrupt, asyncio.CancelledError):
         _end(INTERRUPTED, "interrupted; the same command goes on")
     except Exception as error:
         first = _first(error)
+        if isinstance(first, NotEngines):
+            _end(BAD_USE, str(first))
         if not isinstance(first, FAILURES):
             raise
         _end(WRONG, str(first))

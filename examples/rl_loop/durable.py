@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["UNFINISHED", "remove_file", "replace_file", "whole_folder"]
+__all__ = ["remove_file", "replace_file", "whole_folder"]
 
-UNFINISHED = ".unfinished"
+_UNFINISHED = ".unfinished"
 """How names end of what is not there yet."""
 
 
 def replace_file(path: Path, data: bytes) -> None:
     """Replace a file's bytes; they are on the disk when this returns."""
-    temporary = path.with_name(path.name + UNFINISHED)
+    temporary = path.with_name(path.name + _UNFINISHED)
     temporary.write_bytes(data)
     _sync(temporary)
     os.replace(temporary, path)
@@ -35,7 +35,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
     What an earlier try left unfinished is removed. A failure leaves nothing under the name.
     """
-    temporary = path.with_name(path.name + UNFINISHED)
+    temporary = path.with_name(path.name + _UNFINISHED)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     yield temporary

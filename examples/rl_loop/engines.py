@@ -24,8 +24,18 @@ from reef_ref.engines.sglang_engine import SGLangEngine
 from reef_ref.health import Slots
 from reef_ref.scenarios.configuration import EngineConfiguration
 from reef_ref.scenarios.models import Models
+from reef_ref.scenarios.provenance import read_counters
 
-__all__ = ["Attached", "Deployment", "NotEngines", "attached", "owned", "read_attached", "server_settings"]
+__all__ = [
+    "Attached",
+    "Deployment",
+    "NotEngines",
+    "attached",
+    "owned",
+    "read_attached",
+    "require_provenance",
+    "server_settings",
+]
 
 LIMITS = Limits(generate_s=120.0)
 
@@ -60,6 +70,15 @@ def read_attached(path: Path) -> Sequence[Attached]:
         message = f"{path}: names no engine; at least one is needed"
         raise NotEngines(message)
     return found
+
+
+async def require_provenance(engine: SGLangEngine) -> None:
+    """Raise `NotEngines` unless the engine's plugin compares what is reused."""
+    try:
+        await read_counters(engine)
+    except (RuntimeError, KeyError) as error:
+        message = f"{engine.address}: provenance is not at work there; start it with REEF_REF_PROVENANCE=report"
+        raise NotEngines(message) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,5 +164,6 @@ async def attached(engines: Sequence[Attached], broken: Break | None) -> AsyncIt
         for one in engines:
             engine = await connect(one.address, limits=LIMITS)
             stack.push_async_callback(engine.shut_down)
+            await require_provenance(engine)
             found.append(_broken(engine, broken))
         yield Deployment(Slots(found), None, [one.events for one in engines])

@@ -21,8 +21,9 @@ class Learned(BaseModel):
     """What a step was learned from.
 
     `across` of its samples have tokens of more than one load; `dropped` counts samples that were not admitted, by
-    reason. `cached_tokens` of `prompt_tokens` came from prefix caches, as engines report it. Since the step before, the plugins
-    compared `slots_checked` reused KV slots with the load that was served: all were of it, or the step was not begun.
+    reason. `cached_tokens` of `prompt_tokens` came from prefix caches, as engines report it. Since the step before,
+    plugins compared `slots_checked` reused KV slots with the load that was served: all were of it, or the step was not
+    begun.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -29,7 +29,7 @@ def reward(output: Sequence[int], chosen: frozenset[int]) -> float:
 def advantages(rewards: Sequence[float]) -> list[float]:
     """How much better each sample was than the others of its batch, in standard deviations of the batch.
 
-    The baseline of a sample is the mean of all others. Its own reward is not in it, so that the gradient stays unbiased.
+    The baseline of a sample is the mean of all others: a baseline must not depend on what it is compared with.
     Where all rewards are equal there is nothing to learn.
     """
     total, others = sum(rewards), len(rewards) - 1
@@ -57,9 +57,7 @@ class Figures:
         """The figures of all samples of several batches."""
         count = sum(part.count for part in parts)
         mean = sum(part.count * part.mean for part in parts) / count
-        squares = sum(
-            (part.count - 1) * part.deviation**2 + part.count * (part.mean - mean) ** 2 for part in parts
-        )
+        squares = sum((part.count - 1) * part.deviation**2 + part.count * (part.mean - mean) ** 2 for part in parts)
         return cls(count, mean, (squares / (count - 1)) ** 0.5)
 
 

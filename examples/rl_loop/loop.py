@@ -1,7 +1,7 @@
 """The loop: sample, admit, train, checkpoint, publish, verify, commit, acknowledge, look; and again.
 
-Disjoint or colocated is a setting of the coordinator (which regions of memory are given back while training goes on) and
-of the gate. The order of things is the same.
+Disjoint or colocated is a setting of the coordinator (which memory is given back while training goes on) and of the
+gate. The order of things is the same.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ async def run(
         watch.raise_if_inexplicable()
         done = record is not None and record.status is Status.COMPLETE and len(head.steps) >= steps
         if not done:
-            life = _Life(settings, places, marker, head, watch, listener, say)
+            life = _Life(
+                settings=settings, places=places, marker=marker, head=head, watch=watch, listener=listener, say=say
+            )
             async with life.deployed(engines, broken) as deployment:
                 await life.until(steps, deployment)
         return Outcome(head.steps[:steps], watch.report())
@@ -99,6 +101,7 @@ class _Life:
 
     def __init__(
         self,
+        *,
         settings: Settings,
         places: Places,
         marker: MarkerFile,
@@ -116,7 +119,7 @@ class _Life:
         self._say = say
         self._name = new_incarnation()
         self._gate = asyncio.Event()
-        self._trainer = PolicyTrainer(places.checkpoints)
+        self._trainer = PolicyTrainer(places)
         self._coordinator: Coordinator | None = None
         self._tell_service = self._source("service")
         self._chosen = chosen_tokens(settings.seed)
@@ -162,7 +165,7 @@ class _Life:
 
     async def _recover(self, deployment: Deployment) -> None:
         record = read_record(self._marker)
-        evidence = clear_unnamed(self._places.checkpoints, record)
+        evidence = clear_unnamed(self._places, record)
         try:
             await self._coordinate(deployment).start(evidence)
         except AmbiguousTraining:
@@ -239,7 +242,7 @@ class _Life:
             raise NotBegun(message)
         load_id = await self.coordinator.publish(job)
         await self._commit(job)
-        clear_unnamed(self._places.checkpoints, self.coordinator.record)
+        clear_unnamed(self._places, self.coordinator.record)
         await provenance.look(str(load_id), number)
         self._watch.raise_if_inexplicable()
         self._say(f"step {number}: reward {learned.rewards.mean:.3f}, serving {load_id}")

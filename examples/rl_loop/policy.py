@@ -20,7 +20,7 @@ from transformers.utils import logging
 from examples.rl_loop.durable import whole_folder
 from examples.rl_loop.rollout import Sample
 
-__all__ = ["Policy", "read_notes"]
+__all__ = ["Policy", "read_moments", "read_notes"]
 
 BETAS = (0.9, 0.95)
 LONGEST_GRADIENT = 1.0
@@ -32,6 +32,11 @@ NOTES = Path("trainer", "step.json")
 def read_notes(checkpoint: Path) -> dict[str, Any]:
     """What was noted beside a checkpoint's weights: at least its `step`."""
     return dict(json.loads((checkpoint / NOTES).read_bytes()))
+
+
+def read_moments(checkpoint: Path) -> dict[str, Any]:
+    """The optimizer's state at a checkpoint: Adam's `exp_avg`, `exp_avg_sq` and `step` of every parameter."""
+    return dict(load_file(checkpoint / MOMENTS))
 
 
 class Policy:
@@ -58,7 +63,7 @@ class Policy:
     def read(cls, checkpoint: Path, learning_rate: float) -> Self:
         """Go on from a checkpoint that `save` wrote."""
         policy = cls(checkpoint, int(read_notes(checkpoint)["step"]), learning_rate)
-        moments = load_file(checkpoint / MOMENTS)
+        moments = read_moments(checkpoint)
         for name, parameter in policy._model.named_parameters():
             found = {key: moments[f"{key}.{name}"] for key in ("exp_avg", "exp_avg_sq", "step") if moments}
             if found:
@@ -92,4 +97,3 @@ class Policy:
             (unfinished / MOMENTS).parent.mkdir()
             save_file(moments, unfinished / MOMENTS)
             (unfinished / NOTES).write_text(json.dumps({"step": self.step, **notes}, indent=2) + "\n")
-

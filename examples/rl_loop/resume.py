@@ -9,14 +9,12 @@ that the job left nothing, and where there is no record to go back to, somebody 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-from examples.rl_loop.durable import UNFINISHED, remove_file
-from examples.rl_loop.settings import Mode, Places, Settings
-from examples.rl_loop.trainer import checkpoint_of
+from examples.rl_loop.durable import remove_file
+from examples.rl_loop.settings import Places, Settings
 from reef_ref import events
-from reef_ref.markers import MARKER_NAME, MarkerFile, Record, Status, decode
+from reef_ref.markers import MARKER_NAME, MarkerFile, Record, decode
 from reef_ref.recovery import TrainerEvidence
 
 __all__ = ["clear_unnamed", "first_checkpoint", "give_up_first_job", "read_record", "tell_end_of_last_life"]
@@ -33,28 +31,27 @@ def first_checkpoint(settings: Settings, places: Places) -> Path:
     from examples.rl_loop.policy import Policy
     from reef_ref.scenarios.models import Models
 
-    path = checkpoint_of(places.checkpoints, 0)
+    path = places.checkpoint(0)
     if not path.exists():
         weights = Models(places.folder / "models").checkpoint(1)
         Policy.new(weights, settings.learning_rate).save(path, {})
     return path
 
 
-def clear_unnamed(checkpoints: Path, record: Record | None) -> TrainerEvidence:
+def clear_unnamed(places: Places, record: Record | None) -> TrainerEvidence:
     """Remove what no record names, and say what is left.
 
     Kept are the first checkpoint, which engines boot with, and those of the newest load and its parent.
     """
-    named = {checkpoint_of(checkpoints, 0)}
+    named = {places.checkpoint(0)}
     for one in (record, None if record is None else record.previous):
         if one is not None:
             named |= {Path(one.parent.checkpoint)} | ({Path(one.checkpoint)} if one.checkpoint else set())
-    for folder in checkpoints.iterdir():
+    for folder in places.checkpoints.iterdir():
         if folder not in named:
             shutil.rmtree(folder)
-    left = [int(path.name.rpartition("-")[2]) for path in checkpoints.iterdir() if not path.name.endswith(UNFINISHED)]
-    job_left_files = record is not None and checkpoint_of(checkpoints, record.rollout) in named
-    return TrainerEvidence(iteration=max(left), job_left_files=job_left_files)
+    left = {places.step(folder) for folder in places.checkpoints.iterdir()}
+    return TrainerEvidence(iteration=max(left), job_left_files=record is not None and record.rollout in left)
 
 
 def give_up_first_job(marker: Path, job: str, tell: events.Teller) -> None:

@@ -69,6 +69,15 @@ class Places:
         self.marker = folder / "marker"
         self.checkpoints = folder / "checkpoints"
 
+    def checkpoint(self, step: int) -> Path:
+        """Where the checkpoint of a step is."""
+        return self.checkpoints / f"step-{step:06}"
+
+    @staticmethod
+    def step(checkpoint: Path) -> int:
+        """Of which step a checkpoint is, by its name."""
+        return int(checkpoint.name.rpartition("-")[2])
+
     def plugin_events(self, slot: int) -> Path:
         """Where the plugin of the engine in a slot writes what it saw."""
         return self.folder / f"engine-{slot}.ndjson"

@@ -5,30 +5,25 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 from examples.rl_loop.head import Learned
 from examples.rl_loop.learning import advantages
 from examples.rl_loop.policy import Policy
 from examples.rl_loop.rollout import Sample
+from examples.rl_loop.settings import Places
 from reef_ref.training import Job, Trained
 
-__all__ = ["PolicyTrainer", "checkpoint_of"]
+__all__ = ["PolicyTrainer"]
 
 LEAST_FREE = 64 << 20
 """Bytes that must be free before a step begins: a checkpoint has one or two million."""
 
 
-def checkpoint_of(checkpoints: Path, step: int) -> Path:
-    """Where the checkpoint of a step is."""
-    return checkpoints / f"step-{step:06}"
-
-
 class PolicyTrainer:
     """A `reef_ref.training.Trainer`."""
 
-    def __init__(self, checkpoints: Path) -> None:
-        self._checkpoints = checkpoints
+    def __init__(self, places: Places) -> None:
+        self._places = places
         self._policy: Policy | None = None
         self._batch: tuple[Sequence[Sample], Sequence[float], Learned] | None = None
 
@@ -44,7 +39,7 @@ class PolicyTrainer:
         """Decline what cannot be begun."""
         if self._policy is None or self._batch is None or job.rollout != self._policy.step + 1:
             return "there is no batch for this step"
-        free = shutil.disk_usage(self._checkpoints).free
+        free = shutil.disk_usage(self._places.checkpoints).free
         if free < LEAST_FREE:
             return f"{free:,} bytes are free for checkpoints, {LEAST_FREE:,} are needed"
         return None
@@ -57,7 +52,7 @@ class PolicyTrainer:
         assert self._policy is not None
         assert self._batch is not None
         samples, rewards, learned = self._batch
-        checkpoint = checkpoint_of(self._checkpoints, number)
+        checkpoint = self._places.checkpoint(number)
         self._policy.learn(samples, advantages(rewards))
         self._policy.save(checkpoint, {"learned": learned.model_dump(mode="json")})
         self._batch = None

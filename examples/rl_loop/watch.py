@@ -135,9 +135,7 @@ class Provenance:
         first: tuple[int, StaleHit] | None = None
         for slot, engine in enumerate(self._deployment.engines):
             request = f"{self._name}-look-{publication}-{slot}"
-            answer = await engine.generate(
-                Request(input_ids=self._prompt, max_new_tokens=1, request_id=request)
-            )
+            answer = await engine.generate(Request(input_ids=self._prompt, max_new_tokens=1, request_id=request))
             hits = await self._new_hits(slot)
             makers = tuple(_load(maker) for hit in hits if hit.request == request for maker in hit.written_by)
             if hits and first is None:
