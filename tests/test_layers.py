@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = {"spec", "model_check", "reef_ref", "benchmarks", "tests"}
+OURS = {"spec", "model_check", "reef_ref", "benchmarks", "examples", "tests"}
 KNOWS_THE_SPECIFICATION = {("reef_ref", "cli"), ("reef_ref", "monitor")}
 """Parts of `reef_ref` that put specification and implementation together; the rest never reads it."""
 
