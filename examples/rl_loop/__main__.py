@@ -87,7 +87,7 @@ def _run(settings: Settings, places: Places, steps: int, broken: Break | None, e
         _end(INTERRUPTED, "interrupted; the same command goes on")
     except Exception as error:
         first = _first(error)
-        if isinstance(first, NotEngines):
+        if isinstance(first, NotEngines | OtherRun):
             _end(BAD_USE, str(first))
         if not isinstance(first, FAILURES):
             raise

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from examples.rl_loop.durable import replace_file
 from examples.rl_loop.learning import Figures
+from examples.rl_loop.settings import OtherRun
 
 __all__ = ["Head", "Learned", "Step"]
 
@@ -50,11 +51,15 @@ _STEPS = TypeAdapter(list[Step])
 
 
 class Head:
-    """The committed steps, in one file."""
+    """The committed steps, in one file. Raises `OtherRun` if it holds something else."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._steps = _STEPS.validate_json(path.read_bytes()) if path.exists() else []
+        try:
+            self._steps = _STEPS.validate_json(path.read_bytes()) if path.exists() else []
+        except ValidationError as error:
+            message = f"{path}: not the steps of a run; it cannot go on, name a new folder"
+            raise OtherRun(message) from error
 
     @property
     def steps(self) -> Sequence[Step]:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from examples.rl_loop.engines import Deployment
+from examples.rl_loop.settings import OtherRun
 from model_check.explain import Verdict
 from reef_ref import events
 from reef_ref.engines.interface import Request
-from reef_ref.monitor.validate import Report, Validator, called, read
+from reef_ref.monitor.trace import Unreadable
+from reef_ref.monitor.validate import Garbled, Report, Validator, called, read
 from reef_ref.scenarios.provenance import StaleHit, named_stale_hits, read_counters
 
 __all__ = ["Caught", "Provenance", "Watch"]
@@ -33,6 +35,9 @@ class Watch:
     Args:
         trace: the file. What earlier lives left there is read first; a last line that a kill cut off is dropped.
         engines: how many slots the deployment has.
+
+    Raises:
+        OtherRun: the file holds something else.
     """
 
     def __init__(self, trace: Path, engines: int) -> None:
@@ -42,9 +47,13 @@ class Watch:
         """The last event that was told; none at the beginning of a run."""
         if trace.exists():
             _drop_torn_line(trace)
-            with trace.open("rb") as stream:
-                for numbered in read(stream):
-                    self._feed(numbered.event)
+            try:
+                with trace.open("rb") as stream:
+                    for numbered in read(stream):
+                        self._feed(numbered.event)
+            except (Garbled, Unreadable) as error:
+                message = f"{trace}, line {self._lines + 1}: {error}; the run cannot go on, name a new folder"
+                raise OtherRun(message) from error
         self._file = events.NdjsonFile(trace)
 
     def __call__(self, line: events.Line) -> None:

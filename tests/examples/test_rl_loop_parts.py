@@ -8,13 +8,14 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples.rl_loop.__main__ import main
@@ -287,6 +288,21 @@ def test_what_nothing_explains_is_caught_and_stays_caught(tmp_path: Path) -> Non
     with pytest.raises(Caught, match=expected):
         again.raise_if_inexplicable()
     again.close()
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_run_or_are_refused(data: bytes) -> None:
+    """Of a head and of a trace, in one line that names the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, read in (("head.json", Head), ("trace.ndjson", lambda path: Watch(path, 2).close())):
+            path, said = Path(folder, name), ""
+            path.write_bytes(data)
+            try:
+                read(path)
+            except OtherRun as error:
+                said = str(error)
+            assert not said or (said.startswith(str(path)) and said.endswith("name a new folder"))
 
 
 # Engines
