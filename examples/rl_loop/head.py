@@ -66,10 +66,11 @@ class Head:
         """Every committed step, in order."""
         return tuple(self._steps)
 
-    def commit(self, step: Step) -> None:
-        """Move the head to a step; one that is committed already stays as it is."""
+    def commit(self, step: Step) -> bool:
+        """Move the head to a step; one that is committed already stays as it is. Whether the head has moved."""
         if self._steps and self._steps[-1].number >= step.number:
-            return
+            return False
         steps = [*self._steps, step]
         replace_file(self._path, _STEPS.dump_json(steps, indent=2) + b"\n")
         self._steps = steps
+        return True

@@ -269,6 +269,6 @@ class _Life:
         assert record.checkpoint is not None
         notes = read_notes(Path(record.checkpoint))
         learned = Learned.model_validate(notes["learned"])
-        self._head.commit(Step(number=notes["step"], load_id=str(record.load_id), learned=learned))
-        self._tell_service(events.CommitHead, str(record.load_id))
+        if self._head.commit(Step(number=notes["step"], load_id=str(record.load_id), learned=learned)):
+            self._tell_service(events.CommitHead, str(record.load_id))
         await self.coordinator.acknowledge(job)

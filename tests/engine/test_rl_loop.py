@@ -33,14 +33,14 @@ from reef_ref.monitor.validate import validate
 BOUND_S = 400.0
 """Of one command, in seconds."""
 KILLS = (
-    ("record_running", 1),  # the first job: there is no record to go back to
-    ("saving", 1),  # weights and moments are written, the checkpoint has no name
-    ("train", 2),  # it has its name, and no record names it
-    ("send", 1),  # one engine has the bytes
-    ("record_ready", 2),
-    ("commit_head", 1),  # the service has moved its head, and nobody was told
-    ("continue_generation", 2),
-    ("event", 23),
+    "record_running:1",  # the first job: there is no record to go back to
+    "saving:1",  # weights and moments are written, the checkpoint has no name
+    "train:2",  # it has its name, and no record names it
+    "send:1",  # one engine has the bytes
+    "record_ready:2",
+    "commit_head:1",  # the service has moved its head, and nobody was told
+    "continue_generation:2",
+    "event:23",
 )
 """When lives of one run are killed, one after the other."""
 STEPS = 6
@@ -155,9 +155,8 @@ def test_colocated_steps_go_on_after_a_kill_while_memory_is_released(temporary: 
     """Engines give memory back and end with the loop; new ones are filled from the record. What is old is dropped."""
     folder = temporary / "colocated"
     Places(folder).claim(Settings(mode=Mode.COLOCATED, max_lag=0, seed=1))
-    killed = loop(temporary, str(folder), "3", "-", "all_released", "3", module="tests.engine.rl_loop_life")
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert len(committed(folder)) == 1
+    lives = loop(temporary, str(folder), "3", "-", "all_released:4", module="tests.engine.rl_loop_life")
+    assert lives.stdout == f"all_released:4 {int(-signal.SIGKILL)} 1\n", lives.stderr
     done = loop(temporary, "--steps", "3", "--folder", str(folder), "--mode", "colocated", "--max-lag", "0")
     assert done.returncode == 0, done.stderr
     check_run(folder, 3)
@@ -193,16 +192,13 @@ def test_a_kill_at_any_instant_costs_at_most_one_step(temporary: Path, running: 
     """Lives are killed one after the other; load ids, steps and the optimizer go on as if there had been one."""
     folder = temporary / "killed"
     Places(folder).claim(Settings(mode=Mode.DISJOINT, max_lag=2, seed=1))
-    done_before = 0
-    for when, count in KILLS:
-        life = loop(
-            temporary, str(folder), str(STEPS), str(running), when, str(count), module="tests.engine.rl_loop_life"
-        )
-        assert life.returncode == -signal.SIGKILL, f"{when}: {life.stderr}"
-        done = len(committed(folder))
-        assert done >= done_before, when
-        done_before = done
-    assert 0 < done_before < STEPS
+    lives = loop(temporary, str(folder), str(STEPS), str(running), *KILLS, module="tests.engine.rl_loop_life")
+    ended = [line.split() for line in lives.stdout.splitlines()]
+    killed = str(-signal.SIGKILL)
+    assert [(when, status) for when, status, _ in ended] == [(when, killed) for when in KILLS], lives.stderr
+    committed_then = [int(count) for _, _, count in ended]
+    assert committed_then == sorted(committed_then)
+    assert 0 < committed_then[-1] < STEPS
     done = loop(temporary, "--steps", str(STEPS), "--folder", str(folder), "--attach", str(running))
     assert done.returncode == 0, done.stderr
     check_run(folder, STEPS)

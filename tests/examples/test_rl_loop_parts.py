@@ -173,11 +173,11 @@ def step(number: int) -> Step:
 def test_a_head_moves_once_and_is_remembered(tmp_path: Path) -> None:
     """A commit that is repeated after a kill changes nothing."""
     head = Head(tmp_path / "head.json")
-    head.commit(step(1))
-    head.commit(step(2))
+    assert head.commit(step(1))
+    assert head.commit(step(2))
     before = (tmp_path / "head.json").stat().st_mtime_ns
     again = Head(tmp_path / "head.json")
-    again.commit(step(2))
+    assert not again.commit(step(2))
     assert again.steps == head.steps == (step(1), step(2))
     assert (tmp_path / "head.json").stat().st_mtime_ns == before
 
