@@ -36,7 +36,7 @@ from reef_ref.engines.errors import EngineError
 from reef_ref.engines.interface import ALL_REGIONS, PauseMode
 from reef_ref.load_id import new_incarnation
 from reef_ref.markers import MarkerError, MarkerFile, Status
-from reef_ref.monitor.validate import Report
+from reef_ref.monitor.validate import Report, validate
 from reef_ref.publication import Refused
 from reef_ref.recovery import AmbiguousTraining
 from reef_ref.training import Disposition, Job, Trained
@@ -56,7 +56,7 @@ FAILURES = (Caught, NotBegun, EngineError, CallsFailed, Mismatch, MarkerError, R
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run that has all its steps: what was committed, and what its trace is."""
+    """A run that has all its steps: what was committed, and what its trace is, read once more as a whole."""
 
     steps: Sequence[Step]
     trace: Report
@@ -85,7 +85,7 @@ async def run(
     watch = Watch(places.trace, len(engines) or ENGINES)
     with contextlib.closing(watch), MarkerFile(places.marker) as marker:
         head, record = Head(places.head), read_record(marker)
-        watch.raise_if_inexplicable()
+        watch.raise_if_violated()
         done = record is not None and record.status is Status.COMPLETE and len(head.steps) >= steps
         if not done:
             life = _Life(
@@ -93,7 +93,8 @@ async def run(
             )
             async with life.deployed(engines, broken) as deployment:
                 await life.until(steps, deployment)
-        return Outcome(head.steps[:steps], watch.report())
+    with places.trace.open("rb") as trace:
+        return Outcome(head.steps[:steps], validate(trace, engines=len(engines) or ENGINES))
 
 
 class _Life:
@@ -164,6 +165,7 @@ class _Life:
             yield deployment
 
     async def _recover(self, deployment: Deployment) -> None:
+        self._watch.attach(deployment.events)
         record = read_record(self._marker)
         evidence = clear_unnamed(self._places, record)
         try:
@@ -220,6 +222,9 @@ class _Life:
             sampling.cancel()
         await provenance.slots_checked()
         await self.coordinator.stop()
+        self._watch.raise_if_violated()
+        known = (f"engine {slot} {one.freshness.value}" for slot, one in self._watch.status().engines.items())
+        self._say(f"the monitor is silent: {', '.join(known)}")
 
     async def _step(self, number: int, rollouts: Rollouts, provenance: Provenance) -> None:
         samples, dropped = await self._admitted(rollouts)
@@ -244,7 +249,7 @@ class _Life:
         await self._commit(job)
         clear_unnamed(self._places, self.coordinator.record)
         await provenance.look(str(load_id), number)
-        self._watch.raise_if_inexplicable()
+        self._watch.raise_if_violated()
         self._say(f"step {number}: reward {learned.rewards.mean:.3f}, serving {load_id}")
 
     async def _admitted(self, rollouts: Rollouts) -> tuple[Sequence[Sample], dict[str, int]]:

@@ -1,7 +1,7 @@
 """What is asserted while the loop runs: every event against the specification, every reused KV slot by provenance.
 
-`Watch` is the listener of everything that is told, and the one place where another may be attached: whatever takes an
-`events.Line` and neither raises nor waits.
+`Watch` is the listener of everything that is told, and the one place where it is judged: the monitor is attached here.
+Whatever else takes an `events.Line`, and neither raises nor waits, may be given to `run`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from pathlib import Path
 
 from examples.rl_loop.engines import Deployment
 from examples.rl_loop.settings import OtherRun
-from model_check.explain import Verdict
 from reef_ref import events
 from reef_ref.engines.interface import Request
+from reef_ref.monitor.notice import Violation
+from reef_ref.monitor.sources import LineSplitter
 from reef_ref.monitor.trace import Unreadable
-from reef_ref.monitor.validate import Garbled, Report, Validator, called, read
+from reef_ref.monitor.validate import Garbled, read
+from reef_ref.monitor.watch import Monitor, Status
+from reef_ref.rank_events import MalformedRankEvent, read_rank_event
 from reef_ref.scenarios.provenance import StaleHit, named_stale_hits, read_counters
 
 __all__ = ["Caught", "Provenance", "Watch"]
@@ -30,10 +33,10 @@ class Caught(Exception):  # noqa: N818  The name says what became of it.
 
 
 class Watch:
-    """Keeps all events in a file, over all lives of a run, and validates them as they come.
+    """Keeps all events in a file, over all lives of a run, and has the monitor judge them as they come.
 
     Args:
-        trace: the file. What earlier lives left there is read first; a last line that a kill cut off is dropped.
+        trace: the file. What earlier lives left there is judged first; a last line that a kill cut off is dropped.
         engines: how many slots the deployment has.
 
     Raises:
@@ -41,56 +44,102 @@ class Watch:
     """
 
     def __init__(self, trace: Path, engines: int) -> None:
-        self._validator = Validator(engines)
-        self._lines = 0
+        self._monitor = Monitor(engines, self._violated)
+        self._deaf = False
+        self._violation: Violation | None = None
+        self._ranks: Sequence[_Tail] = ()
+        self._unread = ""
         self.last: events.Event | None = None
         """The last event that was told; none at the beginning of a run."""
         if trace.exists():
             _drop_torn_line(trace)
-            try:
-                with trace.open("rb") as stream:
-                    for numbered in read(stream):
-                        self._feed(numbered.event)
-            except (Garbled, Unreadable) as error:
-                message = f"{trace}, line {self._lines + 1}: {error}; the run cannot go on, name a new folder"
-                raise OtherRun(message) from error
+            self._read(trace)
         self._file = events.NdjsonFile(trace)
 
-    def __call__(self, line: events.Line) -> None:
-        """Take one event. What it means is asked for by `raise_if_inexplicable`, for a listener does not raise."""
-        self._file(line)
-        self._feed(line)
+    def _read(self, trace: Path) -> None:
+        line = 1
+        try:
+            with trace.open("rb") as stream:
+                for numbered in read(stream):
+                    line = numbered.line
+                    self._take(numbered.event)
+        except (Garbled, Unreadable) as error:
+            where = error.line if isinstance(error, Garbled) else line
+            message = f"{trace}, line {where}: {error}; the run cannot go on, name a new folder"
+            raise OtherRun(message) from error
 
-    def _feed(self, line: events.Line) -> None:
-        self._lines += 1
+    def __call__(self, line: events.Line) -> None:
+        """Take one event. What is found is asked for by `raise_if_violated`, for a listener does not raise."""
+        self._file(line)
+        self._take(line)
+
+    def _take(self, line: events.Line) -> None:
         self.last = line.event
-        self._validator.feed(line, self._lines)
+        self._monitor.coordinator(line)
+
+    def _violated(self, violation: Violation) -> None:
+        if self._violation is None and not self._deaf:
+            self._violation = violation
+
+    def attach(self, plugin_events: Sequence[Path]) -> None:
+        """From now on take what the plugin of each slot's engine writes; what it wrote before is some other run's."""
+        self._ranks = [_Tail(path) for path in plugin_events]
+        self._deaf = True
+        self.read_engines()
+        self._deaf = False
+
+    def read_engines(self) -> None:
+        """Take what plugins have written since the last time."""
+        for slot, tail in enumerate(self._ranks):
+            for line in tail.new_lines():
+                try:
+                    self._monitor.rank(slot, read_rank_event(line))
+                except MalformedRankEvent as error:
+                    self._unread = f"engine {slot}: {error}"
 
     @property
-    def finding(self) -> str | None:
-        """The first event that no behaviour explains, in words."""
-        finding = self._validator.finding
-        if finding is None:
-            return None
-        what = finding.note or f"no behaviour explains {called(finding.event)} of {finding.source}"
-        return f"trace, line {finding.line}: {what}"
+    def violation(self) -> str | None:
+        """The first violation, in one line."""
+        return None if self._violation is None else f"monitor: {self._violation}"
 
-    def raise_if_inexplicable(self) -> None:
-        """Raise `Caught` unless all that was told is explained."""
-        if self.finding is not None:
-            raise Caught(self.finding)
-        report = self.report()
-        if report.verdict is not Verdict.EXPLAINED:
-            message = f"trace, line {self._lines}: {report.verdict}: {report.reason}"
+    def raise_if_violated(self) -> None:
+        """Raise `Caught` if anything is wrong, or if something was not seen, so that it cannot be known."""
+        self.read_engines()
+        if self.violation is not None:
+            raise Caught(self.violation)
+        status = self.status()
+        unseen = self._unread or (f"{status.counts.lost} events were lost" if status.counts.lost else "")
+        if unseen:
+            message = f"monitor: unknown, {unseen}"
             raise Caught(message)
 
-    def report(self) -> Report:
-        """What the trace is so far."""
-        return self._validator.report()
+    def status(self) -> Status:
+        """What the monitor knows."""
+        return self._monitor.status()
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+class _Tail:
+    """A file that others append to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._place = 0
+        self._lines = LineSplitter()
+
+    def new_lines(self) -> Sequence[bytes]:
+        """The whole lines since the last time."""
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._place)
+                data = stream.read()
+        except FileNotFoundError:
+            return ()
+        self._place += len(data)
+        return self._lines.split(data)
 
 
 def _drop_torn_line(trace: Path) -> None:
@@ -146,6 +195,7 @@ class Provenance:
             request = f"{self._name}-look-{publication}-{slot}"
             answer = await engine.generate(Request(input_ids=self._prompt, max_new_tokens=1, request_id=request))
             hits = await self._new_hits(slot)
+            self._watch.read_engines()
             makers = tuple(_load(maker) for hit in hits if hit.request == request for maker in hit.written_by)
             if hits and first is None:
                 first = slot, next((hit for hit in hits if hit.request == request), hits[0])
@@ -167,8 +217,8 @@ class Provenance:
             f"provenance, engine {slot}: request {hit.request} reuses {hit.stale} stale KV slots of {hit.reused} "
             f"({slots}, ...), written by {', '.join(hit.written_by)}, under {hit.serving}"
         )
-        if self._watch.finding is not None:
-            message += f"; {self._watch.finding}"
+        if self._watch.violation is not None:
+            message += f"; {self._watch.violation}"
         raise Caught(message)
 
 

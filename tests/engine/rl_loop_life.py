@@ -59,7 +59,11 @@ def live(places: Places, steps: int, engines: str, death: Death) -> None:
             death()
 
         policy.save_file = write_and_die
-    asyncio.run(run(settings, places, steps, engines=attached, listener=death.listen))
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    asyncio.run(run(settings, places, steps, engines=attached, listener=death.listen, say=say))
 
 
 def forked(places: Places, steps: int, engines: str, death: Death) -> int:

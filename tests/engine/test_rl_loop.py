@@ -141,6 +141,7 @@ def test_twenty_steps_while_serving(temporary: Path) -> None:
     assert re.search(r"^stale slots: 0 of [\d,]{5,} reused KV slots compared$", done.stdout, re.MULTILINE)
     assert re.search(r"^trace: explained, [\d,]+ events of 2 engines$", done.stdout, re.MULTILINE)
     assert re.search(r"^reward rises: ", done.stdout, re.MULTILINE)
+    assert "the monitor is silent: engine 0 fresh, engine 1 fresh\n" in done.stderr
     learned = [step.learned for step in committed(folder)]
     assert sum(one.across for one in learned) > 0, "no sample lived through a publication"
     assert sum(one.cached_tokens for one in learned) > sum(one.prompt_tokens for one in learned) / 2, (
@@ -159,6 +160,7 @@ def test_colocated_steps_go_on_after_a_kill_while_memory_is_released(temporary: 
     assert lives.stdout == f"all_released:4 {int(-signal.SIGKILL)} 1\n", lives.stderr
     done = loop(temporary, "--steps", "3", "--folder", str(folder), "--mode", "colocated", "--max-lag", "0")
     assert done.returncode == 0, done.stderr
+    assert "the monitor is silent: engine 0 fresh, engine 1 fresh\n" in done.stderr
     check_run(folder, 3)
     dropped = [step.learned.dropped for step in committed(folder)]
     assert set().union(*dropped) == {"policy_lag_exceeded"}, "no request ran across a publication"
@@ -170,7 +172,7 @@ def test_colocated_steps_go_on_after_a_kill_while_memory_is_released(temporary: 
 
 
 def test_the_broken_twin_is_caught_at_the_first_publication(temporary: Path, running: Path) -> None:
-    """Provenance names request, slots and loads; the trace says which claim is violated; nothing is learned from it."""
+    """Provenance names request, slots and loads, the monitor says why it could be, and the trace remembers it."""
     folder = temporary / "broken"
     done = loop(temporary, "--break", "no-flush", "--folder", str(folder), "--attach", str(running))
     assert done.returncode == 1, done.stderr
@@ -179,7 +181,8 @@ def test_the_broken_twin_is_caught_at_the_first_publication(temporary: Path, run
     assert re.fullmatch(
         r"rl_loop: provenance, engine 0: request \w+-look-1-0 reuses 55 stale KV slots of 55 \([\d, ]+, \.\.\.\), "
         r"written by load (\w+:1) \(epoch \d+\), under load (\w+:2) \(epoch \d+\); "
-        r"trace, line \d+: a request on load \2 reuses a prefix that \1 made: no_stale_hit is violated",
+        r"monitor: flush_point violated at engine 0: bytes of \2 arrive \(update from disk\) over a tree that was not "
+        r"emptied: the next request may reuse what it holds \[event \d+ of engine:0/rank:0/\d+\]",
         line,
     )
     assert len(committed(folder)) == 1
@@ -201,4 +204,5 @@ def test_a_kill_at_any_instant_costs_at_most_one_step(temporary: Path, running: 
     assert 0 < committed_then[-1] < STEPS
     done = loop(temporary, "--steps", str(STEPS), "--folder", str(folder), "--attach", str(running))
     assert done.returncode == 0, done.stderr
+    assert "the monitor is silent: engine 0 fresh, engine 1 fresh\n" in done.stderr
     check_run(folder, STEPS)

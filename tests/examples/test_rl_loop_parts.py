@@ -29,6 +29,7 @@ from examples.rl_loop.resume import clear_unnamed, give_up_first_job, tell_end_o
 from examples.rl_loop.rollout import prompts
 from examples.rl_loop.settings import Mode, OtherRun, Places, Settings
 from examples.rl_loop.watch import Caught, Watch
+from model_check.explain import Verdict
 from reef_ref import events
 from reef_ref.engines.checkpoint import CheckpointLayout
 from reef_ref.engines.interface import Limits, Span
@@ -36,6 +37,12 @@ from reef_ref.engines.sglang_engine import SGLangEngine
 from reef_ref.engines.wire import Answer, Route
 from reef_ref.load_id import LoadId
 from reef_ref.markers import MARKER_NAME, Load, Record, Status, encode
+from reef_ref.monitor.notice import Freshness
+from reef_ref.monitor.validate import validate
+from reef_ref.rank_events import Flush as RankFlush
+from reef_ref.rank_events import Load as RankLoad
+from reef_ref.rank_events import RankEvent, Start
+from reef_ref.rank_events import encode as encode_rank_event
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = Settings(mode=Mode.DISJOINT, max_lag=1, seed=1)
@@ -263,14 +270,17 @@ def test_lives_that_end_anywhere_are_one_trace(tmp_path: Path, owned: bool) -> N
             coordinator(events.Restart, () if owned and life else (0, 1))
             if not (owned and life):
                 coordinator(events.Pause, 0, "retract")
-        watch.raise_if_inexplicable()
+        watch.raise_if_violated()
         watch.close()
         with trace.open("a") as stream:
             stream.write('{"schema":1,"source":"coord')
     watch = Watch(trace, 2)
-    watch.raise_if_inexplicable()
-    assert (watch.report().gaps, watch.report().repeated) == (0, 0)
+    watch.raise_if_violated()
+    assert watch.status().deployment
     watch.close()
+    with trace.open("rb") as stream:
+        report = validate(stream, engines=2)
+    assert (report.verdict, report.gaps, report.repeated) == (Verdict.EXPLAINED, 0, 0)
 
 
 def test_what_nothing_explains_is_caught_and_stays_caught(tmp_path: Path) -> None:
@@ -280,14 +290,48 @@ def test_what_nothing_explains_is_caught_and_stays_caught(tmp_path: Path) -> Non
     tell = events.Teller("coordinator:1", watch, clock=lambda: 0.0)
     tell(events.Restart, (0, 1))
     tell(events.AllFlushed)
-    expected = r"trace, line 2: no behaviour explains all_flushed\(\) of coordinator:1"
+    expected = r"monitor: follows_the_protocol violated at deployment: all_flushed\(\) has no place in the protocol"
     with pytest.raises(Caught, match=expected):
-        watch.raise_if_inexplicable()
+        watch.raise_if_violated()
     watch.close()
     again = Watch(trace, 2)
     with pytest.raises(Caught, match=expected):
-        again.raise_if_inexplicable()
+        again.raise_if_violated()
     again.close()
+
+
+def rank_event(kind: type[RankEvent], number: int, **fields: object) -> bytes:
+    """A line as the plugin of an engine writes it."""
+    return encode_rank_event(kind(pid=7, rank=0, time=0.0, number=number, **fields)) + b"\n"  # type: ignore[arg-type]
+
+
+def test_what_plugins_write_is_judged_from_when_they_are_attached(tmp_path: Path) -> None:
+    """What another run left in the file is not this one's; weights over a full tree are, and so is a lost line."""
+    old = dict(load_id="a:2", reason="update from disk", mixed=True, paused="retract")
+    start = dict(
+        able_to_share=True, sharing=True, problems=(), verdicts=(), idle="retract", provenance={"load_id": "a:1"}
+    )
+    file = tmp_path / "engine-0.ndjson"
+    file.write_bytes(rank_event(Start, 1, **start) + rank_event(RankLoad, 2, epoch=1, **old))
+    watch = Watch(tmp_path / "trace.ndjson", 1)
+    watch.attach([file])
+    watch.raise_if_violated()
+    with file.open("ab") as stream:
+        stream.write(rank_event(RankFlush, 3, load_id="a:2"))
+    watch.raise_if_violated()
+    assert watch.status().engines[0].freshness is Freshness.FRESH
+    with file.open("ab") as stream:
+        stream.write(b"torn")
+    watch.raise_if_violated()
+    with file.open("ab") as stream:
+        stream.write(b"\n")
+    with pytest.raises(Caught, match="monitor: unknown, engine 0: not a rank's event"):
+        watch.raise_if_violated()
+    with file.open("ab") as stream:
+        stream.write(rank_event(RankLoad, 4, epoch=2, **old))
+    with pytest.raises(Caught, match="monitor: flush_point violated at engine 0: bytes of a:2 arrive"):
+        watch.raise_if_violated()
+    watch.close()
 
 
 @settings(deadline=None, max_examples=30)
