@@ -306,13 +306,13 @@ def rank_event(kind: type[RankEvent], number: int, **fields: object) -> bytes:
 
 
 def test_what_plugins_write_is_judged_from_when_they_are_attached(tmp_path: Path) -> None:
-    """What another run left in the file is not this one's; weights over a full tree are, and so is a lost line."""
-    old = dict(load_id="a:2", reason="update from disk", mixed=True, paused="retract")
-    start = dict(
-        able_to_share=True, sharing=True, problems=(), verdicts=(), idle="retract", provenance={"load_id": "a:1"}
-    )
+    """What another run left in the file is not this one's; weights over a full tree are, and so is a torn line."""
+    old = {"load_id": "a:2", "reason": "update from disk", "mixed": True, "paused": "retract"}
+    start = {"able_to_share": True, "sharing": True, "problems": (), "verdicts": (), "idle": "retract"}
     file = tmp_path / "engine-0.ndjson"
-    file.write_bytes(rank_event(Start, 1, **start) + rank_event(RankLoad, 2, epoch=1, **old))
+    file.write_bytes(
+        rank_event(Start, 1, provenance={"load_id": "a:1"}, **start) + rank_event(RankLoad, 2, epoch=1, **old)
+    )
     watch = Watch(tmp_path / "trace.ndjson", 1)
     watch.attach([file])
     watch.raise_if_violated()
