@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -85,7 +86,6 @@ def running(temporary: Path) -> Iterator[Path]:
 
 def loop(temporary: Path, *arguments: str, module: str = "examples.rl_loop") -> subprocess.CompletedProcess[str]:
     """Run the loop in a process of its own, and see that it leaves none behind."""
-    before = set(engine_processes())
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary), "COLUMNS": "160"},
@@ -94,17 +94,17 @@ def loop(temporary: Path, *arguments: str, module: str = "examples.rl_loop") -> 
         timeout=BOUND_S,
         check=False,
     )
-    _, left = psutil.wait_procs(set(engine_processes()) - before, timeout=30)
-    assert not left, f"processes of engines are still there: {left}"
+    _, left = psutil.wait_procs(list(processes_of(temporary)), timeout=30)
+    assert not left, f"processes are still there: {left}"
     return done
 
 
-def engine_processes() -> Iterator[psutil.Process]:
-    """Every process on this machine that runs SGLang under this environment's Python."""
-    for process in psutil.process_iter(["cmdline"]):
-        words = " ".join(process.info["cmdline"] or ())
-        if "sglang" in words and str(Path(sys.executable).parent.parent) in words:
-            yield process
+def processes_of(temporary: Path) -> Iterator[psutil.Process]:
+    """Every process that was given this place for its temporary files: the loop's own, and its engines'."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("TMPDIR", "").startswith(str(temporary)):
+                yield process
 
 
 def committed(folder: Path) -> list[Step]:
