@@ -1,0 +1,78 @@
+"""A Ray cluster of this machine, in a process of its own: drivers come and go, and it stays.
+
+    python -m tests.engine.ray_cluster CPUS FOLDER
+
+It writes its address, and ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reef_ref.engines.processes import end_session
+
+STORE = 80 << 20
+"""Bytes that processes share: what engines answer is small."""
+END_S = 30.0
+ALONE = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # Nothing is told to anybody.
+    # Ray turns a loopback address into that of the machine, unless it takes itself to be on one that has no clusters.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # What Ray will do in the future anyway, and warns of.
+    # A cluster runs whatever it is sent. Without a token of our own, Ray would leave one in the user's home.
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+}
+"""The environment of a cluster and of its drivers. Ray reads it when it is imported."""
+
+
+@contextmanager
+def cluster(cpus: int) -> Iterator[str]:
+    """The address of a cluster; nothing of it is left afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))  # The paths of sockets in it have to be short.
+    command = [sys.executable, "-m", "tests.engine.ray_cluster", str(cpus), str(folder)]
+    with subprocess.Popen(
+        command, env={**os.environ, **ALONE}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            address = child.stdout.readline().decode().strip()
+            assert address.startswith("127.0.0.1:"), address
+            yield address
+        finally:
+            child.stdin.close()
+            try:
+                child.wait(timeout=END_S)
+            finally:
+                left = end_session(child.pid)
+                shutil.rmtree(folder)
+    assert left == []
+
+
+def main(cpus: int, folder: str) -> None:
+    import ray
+
+    context = ray.init(
+        num_cpus=cpus,
+        include_dashboard=False,
+        object_store_memory=STORE,
+        log_to_driver=False,
+        logging_level="ERROR",
+        _temp_dir=folder,
+    )
+    print(context.address_info["gcs_address"], flush=True)
+    sys.stdin.read()
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
