@@ -15,9 +15,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from reef_ref.engines.processes import end_session
+from reef_ref.engines.processes import end_session, session_members
 
 STORE = 80 << 20
 """Bytes that processes share: what engines answer is small."""
@@ -34,9 +35,22 @@ ALONE = {
 """The environment of a cluster and of its drivers. Ray reads it when it is imported."""
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """Where a cluster is, and the session that all its processes are of."""
+
+    address: str
+    session: int
+
+    def engines(self) -> list[str]:
+        """The live processes of engines, in words."""
+        lines = [" ".join(process.cmdline()) for process in session_members(self.session)]
+        return [line for line in lines if "sglang" in line or "_Host" in line]
+
+
 @contextmanager
-def cluster(cpus: int) -> Iterator[str]:
-    """The address of a cluster; nothing of it is left afterwards."""
+def cluster(cpus: int) -> Iterator[Cluster]:
+    """A cluster; nothing of it is left afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="ray-"))  # The paths of sockets in it have to be short.
     command = [sys.executable, "-m", "tests.engine.ray_cluster", str(cpus), str(folder)]
     with subprocess.Popen(
@@ -47,7 +61,7 @@ def cluster(cpus: int) -> Iterator[str]:
         try:
             address = child.stdout.readline().decode().strip()
             assert address.startswith("127.0.0.1:"), address
-            yield address
+            yield Cluster(address, child.pid)
         finally:
             child.stdin.close()
             try:
