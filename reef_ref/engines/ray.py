@@ -32,6 +32,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -49,7 +50,6 @@ from reef_ref.engines.errors import (
     UpdateFailed,
 )
 from reef_ref.engines.interface import CacheState, Health, Limits, Update, WeightState
-from reef_ref.engines.processes import end_group
 from reef_ref.engines.sglang_engine import NO_ANSWER
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from reef_ref.engines.sglang_engine import SGLangEngine
     from reef_ref.engines.wire import Answer, Route
 
-__all__ = ["ActorSettings", "RayEngine", "RayLauncher"]
+__all__ = ["ActorSettings", "RayEngine", "RayLauncher", "alone"]
 
 CONTROL = "control"
 REQUESTS = "requests"
@@ -460,6 +460,23 @@ class RayLauncher:
         return f"reef-ref-ray-{hashlib.sha256(whole.encode()).hexdigest()[:16]}-"
 
 
+def alone() -> dict[str, str]:
+    """An environment under which a cluster of this machine is nobody else's; for its drivers, too.
+
+    Ray reads it when it is imported. Otherwise Ray 2.60 tells its makers how it is used, listens on all interfaces, and
+    leaves a token in the user's home.
+    """
+    return {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # Ray turns a loopback address into that of the machine, unless it takes itself to be where it has no clusters.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # A cluster runs whatever it is sent.
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # What a later Ray does anyway, and this one warns of.
+    }
+
+
 def _address(name: str) -> str:
     return f"Ray actor {name}"
 
@@ -519,6 +536,8 @@ async def _end_processes(address: str, nodes: list[str], homes: str) -> None:
 
 def _end_here(homes: str) -> list[int]:
     """On an engine's node: kill what is left of its processes, and remove its folder; the ids that are still there."""
+    from reef_ref.engines.processes import end_group
+
     left: list[int] = []
     for home in Path(tempfile.gettempdir()).glob(f"{homes}*"):
         if home.is_symlink() or home.stat().st_uid != os.getuid():

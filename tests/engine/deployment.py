@@ -114,9 +114,11 @@ async def deployed(folder: Path) -> AsyncIterator[Deployment]:
     models = Models(folder / "models")
     models.checkpoint(1)
     models.checkpoint(2)
-    async with ServerLauncher(lambda _: CONFIGURATION.settings(models, None)) as launcher:
-        async with coordinated(folder, models, launcher) as deployment:
-            yield deployment
+    async with (
+        ServerLauncher(lambda _: CONFIGURATION.settings(models, None)) as launcher,
+        coordinated(folder, models, launcher) as deployment,
+    ):
+        yield deployment
 
 
 @asynccontextmanager

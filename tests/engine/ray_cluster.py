@@ -7,8 +7,6 @@ It writes its address, and ends when its standard input does.
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -23,16 +21,6 @@ from reef_ref.engines.processes import end_session, session_members
 STORE = 80 << 20
 """Bytes that processes share: what engines answer is small."""
 END_S = 30.0
-ALONE = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # Nothing is told to anybody.
-    # Ray turns a loopback address into that of the machine, unless it takes itself to be on one that has no clusters.
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # What Ray will do in the future anyway, and warns of.
-    # A cluster runs whatever it is sent. Without a token of our own, Ray would leave one in the user's home.
-    "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": secrets.token_hex(32),
-}
-"""The environment of a cluster and of its drivers. Ray reads it when it is imported."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +38,10 @@ class Cluster:
 
 @contextmanager
 def cluster(cpus: int) -> Iterator[Cluster]:
-    """A cluster; nothing of it is left afterwards."""
+    """A cluster in the environment of this process, which has `alone`; nothing of it is left afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="ray-"))  # The paths of sockets in it have to be short.
     command = [sys.executable, "-m", "tests.engine.ray_cluster", str(cpus), str(folder)]
-    with subprocess.Popen(
-        command, env={**os.environ, **ALONE}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    ) as child:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         try:

@@ -1,8 +1,9 @@
-"""Engines as Ray actors: the contract, a publication over two, actors killed on the way, and a driver that is killed."""
+"""Engines as Ray actors: the contract, a publication over two, actors that are killed on the way, a killed driver."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -19,17 +20,17 @@ from reef_ref import events
 from reef_ref.control import CallsFailed
 from reef_ref.engines.errors import EngineLost, EngineStartFailed, EngineUnreachable
 from reef_ref.engines.interface import PauseMode, Request
-from reef_ref.engines.ray import ActorSettings, RayEngine, RayLauncher
-from reef_ref.markers import MarkerFile, Status, decode
+from reef_ref.engines.ray import ActorSettings, RayEngine, RayLauncher, alone
+from reef_ref.markers import MarkerFile, Record, Status, decode
 from reef_ref.monitor.validate import validate
 from reef_ref.scenarios.models import Models
 from reef_ref.scenarios.prompts import prompt
 from reef_ref.testing.driver import CLAUSES, Driver, check_driver
 from tests.engine.deployment import ACROSS, ENGINES, Deployment, coordinated
-from tests.engine.ray_cluster import ALONE, Cluster, cluster
+from tests.engine.ray_cluster import Cluster, cluster
 from tests.engine.ray_life import settings
 
-os.environ.update(ALONE)  # Before anybody imports Ray, which reads it then.
+os.environ.update(alone())  # Before anybody imports Ray, which reads it then.
 
 BOUND_S = 600.0
 LIFE_S = 120.0
@@ -81,8 +82,6 @@ async def first_process(started: Cluster) -> int:
     async with asyncio.timeout(SOON_S):
         while not (found := list(Path(tempfile.gettempdir()).glob("reef-ref-ray-*/leader.json"))):
             await asyncio.sleep(0.05)
-    import json
-
     return int(json.loads(found[0].read_text())["pid"])
 
 
@@ -103,7 +102,7 @@ def test_publications_killed_actors_a_killed_driver_and_the_contract(ray_cluster
     launcher = RayLauncher(settings(models), namespace=NAMESPACE)
 
     async def stories() -> None:
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(BOUND_S), ending(launcher):
             async with coordinated(tmp_path, models, launcher) as deployment:
                 one = await deployment.probe()
                 assert len(one) == 1
@@ -112,14 +111,23 @@ def test_publications_killed_actors_a_killed_driver_and_the_contract(ray_cluster
                 await an_actor_dies_between_two_updates(deployment, two)
                 await an_actor_dies_before_continue(deployment, one)
                 await deployment.coordinator.stop()
-                # The last is of an odd job, so that a life that trains an even one changes weights.
                 await a_killed_driver_finds_its_engines_again(deployment, ray_cluster, tmp_path / "other", two)
             await the_contract_is_kept(launcher, models)
             await a_scheduler_that_dies_takes_its_actor_along(launcher)
+            assert ray_cluster.engines() == []
 
     asyncio.run(stories())
-    assert ray_cluster.engines() == []
     assert not list(Path(tempfile.gettempdir()).glob("reef-ref-ray-*"))
+
+
+@asynccontextmanager
+async def ending(launcher: RayLauncher) -> AsyncIterator[None]:
+    """Actors outlive whoever started them, so also a story that fails."""
+    try:
+        yield
+    finally:
+        for slot in range(ENGINES):
+            await launcher.end(slot)
 
 
 def actor(deployment: Deployment, slot: int) -> int:
@@ -246,7 +254,7 @@ async def a_killed_driver_finds_its_engines_again(
     assert (report.finding, report.gaps) == (None, 0)
 
 
-def recorded(folder: Path):
+def recorded(folder: Path) -> Record:
     """The record that a life has left, whose lock is free."""
     with MarkerFile(folder / "marker") as marker:
         data = marker.read_now()
@@ -297,7 +305,7 @@ async def a_scheduler_that_dies_takes_its_actor_along(launcher: RayLauncher) -> 
     """Who waits for an answer hears of it, and nothing is left to be found."""
     engine = await launcher.find(1)
     assert engine is not None
-    waiting = asyncio.create_task(engine.generate(Request(input_ids=prompt(3, 100), max_new_tokens=20_000)))
+    waiting = asyncio.create_task(engine.generate(Request(input_ids=prompt(3, 100), max_new_tokens=6_000)))
     await asyncio.sleep(0.5)
     schedulers = [p for p in psutil.Process(engine.place.pid).children() if "scheduler" in " ".join(p.cmdline())]
     assert len(schedulers) == 1
