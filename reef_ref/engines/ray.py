@@ -1,7 +1,7 @@
 """SGLang engines as Ray actors: named and detached, so that a driver may end and the next one finds them again.
 
 ```python
-ray.init(address="auto")
+ray.init(address=...)
 launcher = RayLauncher(settings_of_slot, namespace="policy")
 slots = Slots([await launcher.find(slot) for slot in range(2)])  # Empty ones are filled by the coordinator.
 ```
@@ -79,6 +79,8 @@ AT_ONCE = {CONTROL: 64, REQUESTS: 16384}
 """How many calls of each kind an actor works on at a time."""
 CARRY_S = 5.0
 """For a call's way to the actor and back, in seconds, beside what the engine itself may take."""
+ASK_S = 20.0
+"""For what Ray itself is asked, in seconds."""
 END_S = 60.0
 """For the task that ends an engine's processes on its node, in seconds, with the start of its worker."""
 LEADER = "leader.json"
@@ -233,10 +235,8 @@ class _Actor:
 
     async def kill(self) -> None:
         """Have Ray end the actor; one that is dead stays dead."""
-        import ray
-
         self.closed = True
-        await asyncio.to_thread(ray.kill, self._handle, no_restart=True)
+        await _ask_ray(f"kill {self.address}", _connected().kill, self._handle, no_restart=True)
 
 
 class RayEngine:
@@ -439,13 +439,14 @@ class RayLauncher:
         """
         if (actor := await self._named(slot)) is not None:
             await actor.kill()
-        nodes = [node["NodeID"] for node in await asyncio.to_thread(_connected().nodes) if node["Alive"]]
-        await _end_processes(_address(self._name(slot)), nodes, self._homes(slot))
+        address = _address(self._name(slot))
+        nodes = await _ask_ray(f"end {address}", _connected().nodes)
+        await _end_processes(address, [node["NodeID"] for node in nodes if node["Alive"]], self._homes(slot))
 
     async def _named(self, slot: int) -> _Actor | None:
         name = self._name(slot)
         try:
-            handle = await asyncio.to_thread(_connected().get_actor, name, namespace=self._namespace)
+            handle = await _ask_ray(f"find {name}", _connected().get_actor, name, namespace=self._namespace)
         except ValueError:  # Nobody has the name.
             return None
         return _Actor(handle, name)
@@ -508,6 +509,21 @@ def _said(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = next((line for line in lines if line.startswith("The actor is dead because")), lines[-1] if lines else "")
     return told.split("Some common causes")[0].strip() or type(error).__name__
+
+
+async def _ask_ray(what: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """What Ray itself answers; it waits for its cluster, so not on this loop. Raises `EngineTimeout`, `EngineError`."""
+    import ray
+
+    try:
+        async with asyncio.timeout(ASK_S):
+            return await asyncio.to_thread(call, *arguments, **named)
+    except TimeoutError as error:
+        message = f"{what}: Ray did not answer within {ASK_S:g} s"
+        raise EngineTimeout(message) from error
+    except ray.exceptions.RayError as error:
+        message = f"{what}: {_said(error)}"
+        raise EngineError(message) from error
 
 
 async def _end_processes(address: str, nodes: list[str], homes: str) -> None:
