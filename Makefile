@@ -94,7 +94,7 @@ bench-engine: .venv-engine/.made ## on real engines: what provenance costs and s
 	$(ENGINE)/python -m benchmarks.engine --keep
 
 .venv-engine/.made: pyproject.toml constraints-engine.txt
-	$(call make-environment,constraints-engine.txt,dev$(comma)engine)
+	$(call make-environment,constraints-engine.txt,dev$(comma)engine$(comma)ray)
 endif
 
 ifneq ($(ENGINE_TESTS),)

@@ -1,6 +1,7 @@
 """Calls spread over a Ray cluster: the one that ``RAY_ADDRESS`` names, or one of this machine for as long as it takes.
 
-The only part of the command line that knows Ray. On other machines, reef-ref must be installed in the same version.
+The only part of the command line that knows Ray. A cluster of this machine listens on loopback alone, to nobody without
+its token, and reports to nobody. On other machines, reef-ref must be installed in the same version.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from reef_ref.cli.trouble import Status, Trouble
+from reef_ref.engines.ray import alone
 
 T = TypeVar("T")
 STORE = 96 << 20
@@ -30,12 +32,14 @@ def spread(function: Callable[..., T], calls: Sequence[tuple[Any, ...]]) -> Iter
     Raises:
         Trouble: Ray is not installed, cannot be reached, or lost a call for good.
     """
+    address = os.environ.get(ADDRESS, "")
+    if not address:
+        os.environ.update(alone() | os.environ)
     try:
         import ray
     except ModuleNotFoundError:
         raise Trouble("--ray needs ray: install reef-ref[ray]") from None
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    address = os.environ.get(ADDRESS, "")
     if not address:
         options |= {"include_dashboard": False, "object_store_memory": STORE}
     try:

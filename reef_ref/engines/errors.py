@@ -6,6 +6,9 @@ conclude, because that is what a coordinator has to decide on:
 * the engine never heard of the call: `EngineUnreachable`, `CallRefused`, `CheckpointRejected`;
 * the engine heard it and said no: `EngineRefused` and its subclasses;
 * nobody knows: `EngineLost`, `EngineTimeout`. The effect may or may not have happened.
+
+All of them can be pickled, for an engine may be asked in another process. Python rebuilds an exception from its text
+alone unless it says otherwise, which those that hold more do.
 """
 
 # ruff: noqa: N818  The names say what happened to the call, which is what a reader of an `except` wants to know.
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reef_ref.engines.interface import Update
+
+    Rebuilt = tuple[type["EngineError"], tuple[object, ...]]
 
 __all__ = [
     "AdapterRejected",
@@ -73,6 +78,9 @@ class CheckpointRejected(EngineError):
         self.path = path
         self.reason = reason
 
+    def __reduce__(self) -> Rebuilt:
+        return type(self), (self.path, self.reason)
+
 
 class AdapterRejected(CheckpointRejected):
     """An adapter on disk is missing or broken."""
@@ -87,6 +95,9 @@ class EngineRefused(EngineError):
         self.address = address
         self.status = status
         self.message = message
+
+    def __reduce__(self) -> Rebuilt:
+        return type(self), (self.call, self.address, self.status, self.message)
 
 
 class GenerationFailed(EngineRefused):
@@ -108,6 +119,9 @@ class FlushRefused(EngineRefused):
         super().__init__("flush", address, status, message)
         self.attempts = attempts
 
+    def __reduce__(self) -> Rebuilt:
+        return type(self), (self.address, self.status, self.message, self.attempts)
+
     def __str__(self) -> str:
         return (
             f"flush at {self.address}: refused {self.attempts.tries} times in {self.attempts.seconds:.1f} s, "
@@ -121,3 +135,6 @@ class UpdateFailed(EngineRefused):
     def __init__(self, address: str, status: int, message: str, result: Update) -> None:
         super().__init__("update", address, status, message)
         self.result = result
+
+    def __reduce__(self) -> Rebuilt:
+        return type(self), (self.address, self.status, self.message, self.result)

@@ -6,6 +6,7 @@ are handed to it.
 
 SGLang keeps its settings in process-wide state: one engine a process. Its scheduler reports a failure by SIGQUIT to
 this process, which would end it; `start` takes that signal over and `InProcessWire` answers `EngineLost` from then on.
+A process that lives for its engine alone may leave the signal as it is, and end with its engine.
 """
 
 from __future__ import annotations
@@ -34,10 +35,20 @@ ADDRESS = "sglang.Engine in this process"
 
 
 class InProcessWire:
-    """Calls to the tokenizer manager of an `sglang.Engine` that this object starts and ends."""
+    """Calls to the tokenizer manager of an `sglang.Engine` that this object starts and ends.
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
+    Args:
+        arguments: those of `sglang.Engine`.
+        address: a name for messages.
+        process_is_its_own: whether a failure of the engine may end this process.
+    """
+
+    def __init__(
+        self, arguments: Mapping[str, Any], *, address: str = ADDRESS, process_is_its_own: bool = False
+    ) -> None:
         self._arguments = dict(arguments)
+        self._address = address
+        self._process_is_its_own = process_is_its_own
         self._engine: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lost: str | None = None
@@ -49,21 +60,22 @@ class InProcessWire:
     @property
     def address(self) -> str:
         """A name for messages."""
-        return ADDRESS
+        return self._address
 
     async def start(self, bound_s: float) -> None:
         """Start the engine's processes and its loop. Raises `EngineStartFailed`."""
-        if threading.current_thread() is not threading.main_thread():
-            message = f"{ADDRESS}: start it from the main thread, which is where signals are received"
-            raise EngineStartFailed(message)
-        self._previous_handler = signal.signal(signal.SIGQUIT, self._on_child_failure)
+        if not self._process_is_its_own:
+            if threading.current_thread() is not threading.main_thread():
+                message = f"{self._address}: start it from the main thread, which is where signals are received"
+                raise EngineStartFailed(message)
+            self._previous_handler = signal.signal(signal.SIGQUIT, self._on_child_failure)
         self._thread = threading.Thread(target=self._serve, name="sglang-engine", daemon=True)
         self._thread.start()
         came_up = await asyncio.to_thread(self._started.wait, bound_s)
         if not came_up or self._failure is not None or self._lost is not None:
             reason = self._failure or self._lost or f"not up within {bound_s:g} s"
             await self.close()
-            message = f"{ADDRESS}: {reason}"
+            message = f"{self._address}: {reason}"
             raise EngineStartFailed(message)
 
     def _serve(self) -> None:
@@ -90,7 +102,7 @@ class InProcessWire:
         """Make one call on the engine's loop."""
         self._raise_if_lost(route)
         if self._loop is None:
-            message = f"{route.value} at {ADDRESS}: not started"
+            message = f"{route.value} at {self._address}: not started"
             raise EngineLost(message)
         task = asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(_answer(self._engine, route, dict(body or {})), self._loop)
@@ -100,7 +112,7 @@ class InProcessWire:
             while not task.done():
                 remaining = deadline - asyncio.get_running_loop().time()
                 if remaining <= 0:
-                    message = f"{route.value} at {ADDRESS}: no answer within {bound_s:g} s"
+                    message = f"{route.value} at {self._address}: no answer within {bound_s:g} s"
                     raise EngineTimeout(message)
                 self._raise_if_lost(route)
                 # Short waits: a child's failure arrives as a signal, which wakes no future.
@@ -111,7 +123,7 @@ class InProcessWire:
 
     def _raise_if_lost(self, route: Route) -> None:
         if self._lost is not None:
-            message = f"{route.value} at {ADDRESS}: {self._lost}"
+            message = f"{route.value} at {self._address}: {self._lost}"
             raise EngineLost(message)
 
     async def close(self) -> None:
@@ -224,12 +236,15 @@ async def start(
     start_s: float = 300.0,
     limits: Limits | None = None,
     layout: CheckpointLayout | None = None,
+    address: str = ADDRESS,
+    process_is_its_own: bool = False,
 ) -> SGLangEngine:
     """Start an engine in this process with the arguments of `sglang.Engine`; bounded by `start_s` seconds.
 
-    Raises `EngineStartFailed`, and what `SGLangEngine.attach` raises.
+    `address` and `process_is_its_own` are those of `InProcessWire`. Raises `EngineStartFailed`, and what
+    `SGLangEngine.attach` raises.
     """
-    wire = InProcessWire(arguments)
+    wire = InProcessWire(arguments, address=address, process_is_its_own=process_is_its_own)
     await wire.start(start_s)
     try:
         return await SGLangEngine.attach(wire, limits=limits or Limits(), layout=layout)

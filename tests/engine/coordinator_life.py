@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from reef_ref import events
-from reef_ref.control import ControlSettings
+from reef_ref.control import ControlSettings, Launcher
 from reef_ref.coordinator import Coordinator
 from reef_ref.engines.http import connect
 from reef_ref.engines.interface import PauseMode
@@ -30,8 +30,8 @@ from tests.engine.deployment import BOUNDS, trainer
 JOB = "job-2"
 
 
-async def live(folder: Path, incarnation: str, die_at: str, addresses: list[str]) -> None:
-    """One life."""
+async def live(folder: Path, incarnation: str, die_at: str, slots: Slots, launcher: Launcher | None = None) -> None:
+    """One life over the engines in `slots`; it owns them if it has what starts them."""
     models = Models(folder.parent / "models")
     trace = events.NdjsonFile(folder / "events.ndjson")
     trained = False
@@ -43,16 +43,16 @@ async def live(folder: Path, incarnation: str, die_at: str, addresses: list[str]
         if trained and line.event.name() == die_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    engines = [await connect(address) for address in addresses]
     with MarkerFile(folder / "marker") as marker:
         coordinator = Coordinator(
-            slots=Slots(engines),
-            settings=ControlSettings(pause_mode=PauseMode.RETRACT, owned=False, bounds=BOUNDS),
+            slots=slots,
+            settings=ControlSettings(pause_mode=PauseMode.RETRACT, owned=launcher is not None, bounds=BOUNDS),
             marker=marker,
             trainer=trainer(models),
             initial=Trained(models.checkpoint(1)),
             incarnation=incarnation,
             listener=listen,
+            launcher=launcher,
         )
         await coordinator.start()
         if coordinator.record is None:
@@ -61,10 +61,16 @@ async def live(folder: Path, incarnation: str, die_at: str, addresses: list[str]
         load_id = coordinator.served.load_id
         events.Teller(f"service:{incarnation}", listen, clock=time.monotonic)(events.CommitHead, str(load_id))
         await coordinator.acknowledge(JOB)
-    for engine in engines:
-        await engine.shut_down()
     trace.close()
 
 
+async def main(folder: str, incarnation: str, die_at: str, *addresses: str) -> None:
+    """One life over servers."""
+    engines = [await connect(address) for address in addresses]
+    await live(Path(folder), incarnation, die_at, Slots(engines))
+    for engine in engines:
+        await engine.shut_down()
+
+
 if __name__ == "__main__":
-    asyncio.run(live(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))
+    asyncio.run(main(*sys.argv[1:]))

@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from reef_ref import events
-from reef_ref.control import Bounds, ControlSettings
+from reef_ref.control import Bounds, ControlSettings, Launcher
 from reef_ref.coordinator import Coordinator
-from reef_ref.engines.interface import Engine, Generation, PauseMode, Request
+from reef_ref.engines.interface import Generation, PauseMode, Request
 from reef_ref.engines.launcher import ServerLauncher
+from reef_ref.engines.ray import RayEngine
+from reef_ref.engines.sglang_engine import SGLangEngine
 from reef_ref.engines.wire import Route
 from reef_ref.health import Slots
 from reef_ref.markers import MarkerFile, Status
@@ -43,17 +46,17 @@ class Deployment:
     """A living coordinator, its engines and its trace; `watch` is called with each event before it is kept."""
 
     models: Models
-    launcher: ServerLauncher
+    launcher: Any
     slots: Slots
     coordinator: Coordinator
     lines: list[events.Line]
     tell_service: events.Teller
     watch: list[Callable[[events.Event], None]] = field(default_factory=list)
 
-    def engine(self, slot: int) -> Engine:
+    def engine(self, slot: int) -> SGLangEngine | RayEngine:
         """The engine in a slot."""
         engine = self.slots[slot]
-        assert engine is not None
+        assert isinstance(engine, SGLangEngine | RayEngine)
         return engine
 
     async def train(self, number: int) -> str:
@@ -94,7 +97,7 @@ class Deployment:
         """What the plugin of each engine has counted."""
         counts = []
         for slot in self.slots.live:
-            answer = await self.launcher.server(slot).engine.wire.call(Route.SERVER_INFO, None, ASK_S)
+            answer = await self.engine(slot).wire.call(Route.SERVER_INFO, None, ASK_S)
             counters = answer.body["internal_states"][0]["reef_ref"]["provenance"]["counters"]
             assert counters["prefixes_checked"] > 0
             counts.append(counters["stale_prefixes"])
@@ -107,10 +110,20 @@ class Deployment:
 
 @asynccontextmanager
 async def deployed(folder: Path) -> AsyncIterator[Deployment]:
-    """Two engines on checkpoint 1, and a coordinator that has made sure of it."""
+    """Two servers on checkpoint 1, and a coordinator that has made sure of it."""
     models = Models(folder / "models")
     models.checkpoint(1)
     models.checkpoint(2)
+    async with (
+        ServerLauncher(lambda _: CONFIGURATION.settings(models, None)) as launcher,
+        coordinated(folder, models, launcher) as deployment,
+    ):
+        yield deployment
+
+
+@asynccontextmanager
+async def coordinated(folder: Path, models: Models, launcher: Launcher) -> AsyncIterator[Deployment]:
+    """The engines that a launcher starts, and a coordinator over them; who ends them is the launcher's business."""
     (folder / "marker").mkdir()
     lines: list[events.Line] = []
     watch: list[Callable[[events.Event], None]] = []
@@ -120,20 +133,19 @@ async def deployed(folder: Path) -> AsyncIterator[Deployment]:
         for look in watch:
             look(line.event)
 
-    async with ServerLauncher(lambda _: CONFIGURATION.settings(models, None)) as launcher:
-        async with asyncio.TaskGroup() as group:
-            starts = [group.create_task(launcher.start(slot)) for slot in range(ENGINES)]
-        slots = Slots([start.result() for start in starts])
-        with MarkerFile(folder / "marker") as marker:
-            coordinator = Coordinator(
-                slots=slots,
-                settings=ControlSettings(pause_mode=PauseMode.RETRACT, bounds=BOUNDS),
-                marker=marker,
-                trainer=trainer(models),
-                initial=Trained(models.checkpoint(1)),
-                launcher=launcher,
-                listener=listen,
-            )
-            tell_service = events.Teller("service", listen, clock=time.monotonic)
-            await coordinator.start()
-            yield Deployment(models, launcher, slots, coordinator, lines, tell_service, watch)
+    async with asyncio.TaskGroup() as group:
+        starts = [group.create_task(launcher.start(slot)) for slot in range(ENGINES)]
+    slots = Slots([start.result() for start in starts])
+    with MarkerFile(folder / "marker") as marker:
+        coordinator = Coordinator(
+            slots=slots,
+            settings=ControlSettings(pause_mode=PauseMode.RETRACT, bounds=BOUNDS),
+            marker=marker,
+            trainer=trainer(models),
+            initial=Trained(models.checkpoint(1)),
+            launcher=launcher,
+            listener=listen,
+        )
+        tell_service = events.Teller("service", listen, clock=time.monotonic)
+        await coordinator.start()
+        yield Deployment(models, launcher, slots, coordinator, lines, tell_service, watch)
