@@ -166,7 +166,7 @@ class Reader:
                 self._learn(self.names.loads, load, "disk_target", optional=True)
             case events.RecordCheckpoint(checkpoint=checkpoint):
                 self._learn(self.names.contents, checkpoint, "disk_content", optional=False)
-            case events.RecordRunning():
+            case events.RecordRunning() | events.RecordComplete():
                 self._renumber()
 
     def lose(self) -> None:
