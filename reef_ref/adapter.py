@@ -319,6 +319,7 @@ class Publication:
         self._engines: list[Engine] = []
         self._load_id: LoadId | None = None
         self._reached = Reached.NOTHING
+        self._entered = False
 
     @property
     def load_id(self) -> str:
@@ -344,7 +345,11 @@ class Publication:
             self._run(self.__aexit__(kind, error, trace))
 
     async def __aenter__(self) -> Self:
+        if self._entered:
+            message = "a publication is entered once; ask the guard for another"
+            raise RuntimeError(message)
         self._guard._begin()
+        self._entered = True
         async with self._giving_up(events.BarrierFails):
             await self._open()
         return self

@@ -462,4 +462,4 @@ def _packed(kept: Iterable[int], largest: int) -> list[int]:
     return names if last <= largest else list(range(largest + 1))
 
 
-__all__ = ["CONTENTS", "LOADS", "UNLOGGED", "WATCHED", "Names", "Reader", "Unreadable", "unlogged_by", "world"]
+__all__ = ["CONTENTS", "GUARD", "LOADS", "UNLOGGED", "WATCHED", "Names", "Reader", "Unreadable", "unlogged_by", "world"]
