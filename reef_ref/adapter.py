@@ -102,8 +102,8 @@ class Reached(Enum):
     """How far a publication came; the value says what became of the engines if it ended there."""
 
     NOTHING = "no engine was asked to do anything"
-    PAUSING = "engines stay fenced until a publication succeeds"
-    CONTINUING = "those that were continued serve it, the others stay fenced until a publication succeeds"
+    PAUSING = "no engine is continued until a publication succeeds"
+    CONTINUING = "those that were continued serve it, and no other is continued until a publication succeeds"
     SERVING = "engines serve it, but that is not recorded: publish again"
 
 

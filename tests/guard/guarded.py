@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from reef_ref import events
 from reef_ref.control import Bounds
 from reef_ref.engines.errors import EngineRefused
@@ -30,6 +32,7 @@ from reef_ref.monitor.validate import Report, Validator, Verdict
 from reef_ref.published import Published, decode
 
 BOUNDS = Bounds(pause_s=5, flush_s=100, report_s=5, continue_s=5, write_s=5)
+UPDATE_S = 50.0
 PROMPT = tuple(range(40, 60))
 BOOT = 77
 """The seed of the weights that engines boot with."""
@@ -140,9 +143,10 @@ class Deployment:
         return None if self.disk.data is None else decode(self.disk.data)
 
     async def send(self, publication: Any, seed: int, *engines: int) -> None:
-        """The trainer's own update, to all engines or some."""
+        """The trainer's own update, to all engines or some, with its own bound."""
         for slot in engines or range(len(self.engines)):
-            await self.engines[slot].update(self.checkpoints[seed], publication.load_id)
+            async with asyncio.timeout(UPDATE_S):
+                await self.engines[slot].update(self.checkpoints[seed], publication.load_id)
 
     async def publish(self, seed: int) -> str:
         """A publication as it should be."""
@@ -184,18 +188,13 @@ class Deployment:
         return taken.report()
 
 
-async def refused(call: Awaitable[object], kind: type[BaseException], *words: str) -> BaseException:
+async def refused(call: Awaitable[object], kind: type[BaseException], *words: str) -> None:
     """The call fails so, in one line that has these words."""
-    try:
+    with pytest.raises(kind) as caught:
         await call
-    except kind as error:
-        text = "\n".join([str(error), *getattr(error, "__notes__", [])])
-        assert "\n" not in str(error), text
-        for word in words:
-            assert word in text, f"{word!r} is not in {text!r}"
-        return error
-    message = f"nothing was raised; expected {kind.__name__}"
-    raise AssertionError(message)
+    assert "\n" not in str(caught.value)
+    text = "; ".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert [word for word in words if word not in text] == [], text
 
 
 async def running(seconds: float) -> None:

@@ -58,7 +58,7 @@ async def a_flush_that_is_refused_lets_nobody_in(adapter: ModuleType, folder: Pa
         async with d.guard.publication():
             entered.append(True)
 
-    words = ("flush failed", "simulated://1", "a prompt between two chunks", "stay fenced")
+    words = ("flush failed", "simulated://1", "a prompt between two chunks", "no engine is continued")
     await refused(publish(), adapter.PublicationFailed, *words)
     assert not entered
     d.fenced()
@@ -67,7 +67,7 @@ async def a_flush_that_is_refused_lets_nobody_in(adapter: ModuleType, folder: Pa
 async def an_engine_that_is_dead_lets_nobody_in(adapter: ModuleType, folder: Path) -> None:
     d = Deployment(adapter, folder)
     d.engines[1].die()
-    await refused(d.publish(1), adapter.PublicationFailed, "pause failed", "simulated://1", "stay fenced")
+    await refused(d.publish(1), adapter.PublicationFailed, "pause failed", "simulated://1", "no engine is continued")
     d.fenced()
 
 
@@ -79,7 +79,7 @@ async def an_engine_dies_in_the_block(adapter: ModuleType, folder: Path) -> None
             await d.send(publication, 1)
             d.engines[1].die()
 
-    await refused(publish(), adapter.PublicationFailed, "simulated://1", "stay fenced")
+    await refused(publish(), adapter.PublicationFailed, "simulated://1", "no engine is continued")
     d.fenced()
 
 
@@ -90,12 +90,12 @@ async def an_engine_that_was_missed_reports_another_id(adapter: ModuleType, fold
         async with d.guard.publication() as publication:
             await d.send(publication, 1, 0)
 
-    await refused(publish(), adapter.PublicationFailed, "engine 1 reports boot", "stay fenced")
+    await refused(publish(), adapter.PublicationFailed, "engine 1 reports boot", "no engine is continued")
     d.fenced()
 
 
 async def a_front_end_that_kept_its_label_is_found(adapter: ModuleType, folder: Path) -> None:
-    """As after an update of SGLang's whose flush was refused: the scheduler has the new label, the front end the old."""
+    """As after an update of SGLang's whose flush was refused: only the scheduler has the new label."""
     d = Deployment(adapter, folder)
 
     async def publish() -> None:
@@ -103,7 +103,7 @@ async def a_front_end_that_kept_its_label_is_found(adapter: ModuleType, folder: 
             await d.send(publication, 1)
             d.engines[0].reports_instead = LoadReport(publication.load_id, "boot")
 
-    await refused(publish(), adapter.PublicationFailed, "its front end boot", "stay fenced")
+    await refused(publish(), adapter.PublicationFailed, "its front end boot", "no engine is continued")
     d.fenced()
 
 
@@ -116,7 +116,7 @@ async def contents_that_differ_are_found(adapter: ModuleType, folder: Path) -> N
             await d.send(publication, 1, 0)
             await d.send(publication, 2, 1)
 
-    await refused(publish(), adapter.PublicationFailed, "contents differ", "stay fenced")
+    await refused(publish(), adapter.PublicationFailed, "contents differ", "no engine is continued")
     d.fenced()
 
 
@@ -134,7 +134,7 @@ async def a_session_that_was_left_open_is_a_partial_update(adapter: ModuleType, 
         load_id: str = publication.load_id
         return load_id
 
-    await refused(publish(end=False), adapter.PublicationFailed, "0, 1", "session was not ended", "stay fenced")
+    await refused(publish(end=False), adapter.PublicationFailed, "session was not ended", "no engine is continued")
     d.fenced()
     await d.serves(1, await publish(end=True))
 
@@ -154,7 +154,7 @@ async def a_session_of_a_try_that_failed_is_ended_for_the_next(adapter: ModuleTy
         load_id: str = publication.load_id
         return load_id
 
-    await refused(publish(fail=True), LookupError, "no bucket 3", "stay fenced")
+    await refused(publish(fail=True), LookupError, "no bucket 3", "no engine is continued")
     d.fenced()
     await d.serves(1, await publish(fail=False))
 
@@ -167,7 +167,7 @@ async def what_the_plugin_calls_no_complete_load_is_none(adapter: ModuleType, fo
             await d.send(publication, 1)
             d.engines[1].complete = False
 
-    await refused(publish(), adapter.PublicationFailed, "engine 1", "no complete load", "stay fenced")
+    await refused(publish(), adapter.PublicationFailed, "engine 1", "no complete load", "no engine is continued")
     d.fenced()
 
 
@@ -181,7 +181,7 @@ async def an_exception_of_the_block_goes_on_and_engines_stay_fenced(adapter: Mod
             await d.engines[0].continue_generation()
             raise LookupError("no bucket 3")
 
-    await refused(publish(), LookupError, "no bucket 3", "stay fenced")
+    await refused(publish(), LookupError, "no bucket 3", "no engine is continued")
     d.fenced()
     await d.serves(2, await d.publish(2))
 
@@ -196,7 +196,9 @@ async def an_engine_that_the_block_continued_is_found_by_what_it_computed(adapte
             await d.engines[0].pause(PauseMode.RETRACT)
             await d.send(publication, 1)
 
-    await refused(publish(), adapter.PublicationFailed, "engine 0 computed while weights changed", "stay fenced")
+    await refused(
+        publish(), adapter.PublicationFailed, "engine 0 computed while weights changed", "no engine is continued"
+    )
     d.fenced()
 
 
@@ -252,7 +254,7 @@ async def a_failed_publication_is_followed_by_another_id(adapter: ModuleType, fo
             if fail:
                 raise LookupError("the optimizer diverged")
 
-    await refused(publish(fail=True), LookupError, "stay fenced")
+    await refused(publish(fail=True), LookupError, "no engine is continued")
     await refused(publish(0, fail=False), adapter.PublicationFailed, f"engine 1 reports {seen[0]}")
     await publish(fail=False)
     assert len(set(seen)) == 3
@@ -294,7 +296,7 @@ async def a_killed_process_leaves_engines_fenced_and_says_so(adapter: ModuleType
     d.plan.revive()
     d.fenced()
     d.guard = d.new_guard()
-    await refused(d.guard.check_async(), adapter.CheckFailed, "has not ended", "stay fenced")
+    await refused(d.guard.check_async(), adapter.CheckFailed, "has not ended", "no engine is continued")
     await d.serves(3, await d.publish(3))
     await d.guard.check_async()
     assert d.validated().finding is None
