@@ -7,6 +7,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -271,12 +272,12 @@ def test_as_verl(start: Any, models: dict[str, Path], tmp_path: Path) -> None:
     with start(tmp_path / "events", environment, enable_memory_saver=True) as running:
         engine = running.engine
         running.run(settled(running))
-        code["step_before"](engine, lambda: halves(models["one"]))
+        code["step_before"](engine, partial(halves, models["one"]))
         first, _ = running.generate(PROBE)
         guard = PublicationGuard.over_engines([engine], folder=tmp_path, settings=REQUIRED, listener=told.append)
         with contextlib.closing(guard):
             for name in ("two", "one"):
-                load_id = code["step"](guard, engine, lambda: halves(models[name]))
+                load_id = code["step"](guard, engine, partial(halves, models[name]))
                 tokens, meta = running.generate(PROBE)
                 assert (tokens == first) == (name == "one")
                 assert (meta["cached_tokens"], meta["weight_version"]) == (0, load_id)

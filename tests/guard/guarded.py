@@ -195,8 +195,3 @@ async def refused(call: Awaitable[object], kind: type[BaseException], *words: st
     assert "\n" not in str(caught.value)
     text = "; ".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
     assert [word for word in words if word not in text] == [], text
-
-
-async def running(seconds: float) -> None:
-    """Let time pass for the engines."""
-    await asyncio.sleep(seconds)

@@ -13,7 +13,7 @@ from reef_ref import events
 from reef_ref.engines.interface import LoadReport, PauseMode, Request
 from reef_ref.engines.simulated import CoordinatorDied, Fault, Weights
 from reef_ref.monitor.validate import Verdict
-from tests.guard.guarded import PROMPT, Deployment, GuardedEngine, refused, running
+from tests.guard.guarded import PROMPT, Deployment, GuardedEngine, refused
 
 Story = Callable[[ModuleType, Path], Awaitable[None]]
 LONG = Request(input_ids=PROMPT, max_new_tokens=400)
@@ -25,7 +25,7 @@ async def publications_follow_each_other(adapter: ModuleType, folder: Path) -> N
     ids = []
     for seed in (1, 2, 3):
         task = asyncio.ensure_future(d.engines[0].generate(LONG))
-        await running(0.2)
+        await asyncio.sleep(0.2)
         ids.append(await d.publish(seed))
         answer = await task
         assert len(answer.output_ids) == LONG.max_new_tokens
