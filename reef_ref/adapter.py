@@ -138,7 +138,7 @@ class PublicationGuard:
         self._last = LoadId(new_incarnation(), 0)
         self._tell = events.Teller(f"guard:{self._last.incarnation}", listener, clock=clock)
         self._busy = False
-        self._stale_told = [0] * len(engines)
+        self._stale_told: list[int | None] = [None] * len(engines)
 
     @classmethod
     def over_http(
@@ -217,7 +217,7 @@ class PublicationGuard:
 
         Raises `CheckFailed`: a publication has not ended (it may be that of a trainer that was killed), an engine is
         gone or reports another load, its plugin could not be verified where it is required, or a stale prefix was
-        reused. Each stale prefix is told once.
+        reused. Each stale prefix is told once, and none that an engine had counted when this guard first published.
         """
         with _driver(self._loop) as run:
             return run(self.check_async())
@@ -252,9 +252,13 @@ class PublicationGuard:
         if self._settings.require_plugin:
             yield from (f"engine {number} {lack}" for lack in _lacks(report))
         stale = 0 if report is None else report.stale
-        told, self._stale_told[number] = self._stale_told[number], stale
+        told, self._stale_told[number] = self._stale_told[number] or 0, stale
         if stale > (told if stale >= told else 0):  # A counter that fell is that of a new process.
             yield f"engine {number} reused {stale} stale prefixes since it started"
+
+    def _begin_counting(self, number: int, report: PluginReport | None) -> None:
+        if self._stale_told[number] is None:
+            self._stale_told[number] = 0 if report is None else report.stale
 
     async def recorded(self) -> Published | None:
         """The newest publication, as the disk has it; none before the first. Raises `MarkerError`."""
@@ -369,11 +373,12 @@ class Publication:
         """Fence all engines, durably: after this they may hold anything."""
         for attach in self._attaches:
             self._engines.append(await self._handles.enter_async_context(attach()))
-        if self._settings.require_plugin:
-            for number, engine in enumerate(self._engines):
-                for lack in _lacks(await _plugin(engine)):
-                    message = f"engine {number} {lack}"
-                    raise EngineError(message)
+        for number, engine in enumerate(self._engines):
+            report = await _plugin(engine)
+            self._guard._begin_counting(number, report)
+            for lack in _lacks(report) if self._settings.require_plugin else ():
+                message = f"engine {number} {lack}"
+                raise EngineError(message)
         before = await self._guard.recorded()
         if before is not None and not before.finished:
             self._tell.skip()  # Nobody can tell what engines were sent by a publication that failed.

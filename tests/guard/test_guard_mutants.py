@@ -91,8 +91,8 @@ MUTANTS: dict[str, tuple[str, str, Story]] = {
     "entered again": ("if self._entered:", f"{NEVER}:", S.a_block_is_entered_once),
     "a gap is hidden": ("self._tell.skip()", "pass", S.the_trace_says_unknown_after_a_failure_and_is_explained_again),
     "the plugin is not required": (
-        "        if self._settings.require_plugin:\n            for number, engine",
-        "        if False:\n            for number, engine",
+        "_lacks(report) if self._settings.require_plugin else ()",
+        "()",
         S.an_engine_without_the_plugin_is_refused_where_it_is_required,
     ),
     "the plugin is not required of a check": (
@@ -118,6 +118,11 @@ MUTANTS: dict[str, tuple[str, str, Story]] = {
     "a check asks for no stale prefix": (
         "if stale > (told if stale >= told else 0):",
         f"{NEVER}:",
+        S.a_check_tells_every_stale_prefix_once,
+    ),
+    "what was counted before is told": (
+        "self._guard._begin_counting(number, report)",
+        "pass",
         S.a_check_tells_every_stale_prefix_once,
     ),
     "a counter never falls": ("(told if stale >= told else 0)", "0", S.a_check_tells_every_stale_prefix_once),
