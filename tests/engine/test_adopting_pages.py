@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -91,17 +92,27 @@ def ask(address: str, tokens: list[int], count: int) -> dict[str, Any]:
 
 
 class InFlight:
-    """A long request that runs while something is done to the engine."""
+    """A long request that has begun before the block, and is over after it."""
 
     def __init__(self, address: str) -> None:
         self.answer: dict[str, Any] = {}
+        self._begun = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(address,))
 
     def _run(self, address: str) -> None:
-        self.answer = ask(address, ACROSS, ACROSS_TOKENS)
+        sampling = {"temperature": 0.0, "max_new_tokens": ACROSS_TOKENS, "ignore_eos": True}
+        body = {"input_ids": ACROSS, "sampling_params": sampling, "stream": True}
+        last: dict[str, Any] = {}
+        with httpx.stream("POST", f"{address}/generate", json=body, timeout=ANSWER_S) as response:
+            for line in response.iter_lines():
+                if line.startswith("data: {"):
+                    last = json.loads(line.removeprefix("data: "))
+                    self._begun.set()
+        self.answer = last
 
     def __enter__(self) -> InFlight:
         self._thread.start()
+        assert self._begun.wait(ANSWER_S)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -147,7 +158,8 @@ def a_page_publishes(
         assert ask(address, PROBE, 12)["meta_info"]["cached_tokens"] == len(PROBE) - 1
         if not aborts:
             assert len(across.answer["output_ids"]) == ACROSS_TOKENS
-            assert across.answer["meta_info"]["weight_versions"][-1]["version"] == ids[-1]
+            spans = across.answer["meta_info"]["weight_versions"]
+            assert spans[0]["version"] != spans[-1]["version"] == ids[-1]
     assert answers[0] == answers[2] != answers[1]
     assert len(set(ids)) == 3
     assert stale(address) == before
