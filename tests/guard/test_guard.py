@@ -20,7 +20,9 @@ from reef_ref.engines.simulated import Fault, Plan, run_simulated, write_checkpo
 from reef_ref.load_id import LoadId
 from reef_ref.markers import InvalidRecord, MarkerFile, MarkerInUse, Status
 from reef_ref.markers import decode as decode_marker
+from reef_ref.monitor.notice import Violation
 from reef_ref.monitor.validate import Verdict, validate
+from reef_ref.monitor.watch import Monitor
 from reef_ref.published import Published, decode, encode
 from tests.guard.guarded import Deployment, GuardedEngine
 from tests.guard.stories import STORIES, Story
@@ -279,9 +281,20 @@ def test_the_trace_of_a_guard_is_explained_and_one_without_a_flush_is_not(tmp_pa
     lines = run_simulated(main())
     assert validate([line.to_json().encode() + b"\n" for line in lines]).verdict is Verdict.EXPLAINED
     flushes = [n for n, line in enumerate(lines) if isinstance(line.event, events.Flush)]
-    del lines[flushes[3]]
-    renumbered = [events.Line(line.source, n, 0.0, line.event) for n, line in enumerate(lines, 1)]
+    fewer = [line for n, line in enumerate(lines) if n != flushes[3]]
+    renumbered = [events.Line(line.source, n, 0.0, line.event) for n, line in enumerate(fewer, 1)]
     report = validate([line.to_json().encode() + b"\n" for line in renumbered])
     assert report.verdict is Verdict.INEXPLICABLE
     assert report.finding is not None
     assert isinstance(report.finding.event, events.AllFlushed)
+    assert violations(lines) == []
+    assert violations(renumbered) != []
+
+
+def violations(lines: list[events.Line]) -> list[Violation]:
+    """What the live monitor objects to."""
+    found: list[Violation] = []
+    monitor = Monitor(2, found.append)
+    for line in lines:
+        monitor.coordinator(line)
+    return found
