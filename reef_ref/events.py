@@ -536,6 +536,10 @@ class Teller:
         self._number += 1
         self._listener(Line(self._source, self._number, self._clock(), kind(*args, **fields)))
 
+    def skip(self) -> None:
+        """Leave a number out: something happened of which nobody can tell more, and readers are to know."""
+        self._number += 1
+
 
 class NdjsonFile:
     """Writes each event as one line, at once, so that a reader may follow."""

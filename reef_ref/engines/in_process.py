@@ -17,7 +17,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
-from reef_ref.engines.errors import EngineLost, EngineStartFailed, EngineTimeout
+from reef_ref.engines.errors import EngineLost, EngineNotSupported, EngineStartFailed, EngineTimeout
 from reef_ref.engines.interface import Limits
 from reef_ref.engines.processes import end_processes
 from reef_ref.engines.sglang_engine import SGLangEngine
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from reef_ref.engines.checkpoint import CheckpointLayout
 
-__all__ = ["InProcessWire", "start"]
+__all__ = ["BorrowedWire", "InProcessWire", "start"]
 
 ADDRESS = "sglang.Engine in this process"
 
@@ -143,6 +143,37 @@ class InProcessWire:
             self._previous_handler = None
 
 
+class BorrowedWire:
+    """Calls to the tokenizer manager of an `sglang.Engine` that somebody else started, and ends.
+
+    Await it on the engine's own loop (`engine.loop`): SGLang's front end lives there.
+    """
+
+    def __init__(self, engine: Any, name: str) -> None:
+        self._engine = engine
+        self._name = name
+
+    @property
+    def address(self) -> str:
+        """A name for messages."""
+        return self._name
+
+    async def call(self, route: Route, body: Mapping[str, Any] | None, bound_s: float) -> Answer:
+        """Make one call."""
+        if asyncio.get_running_loop() is not self._engine.loop:
+            message = f"{route.value} at {self._name}: called from another event loop than the engine's own"
+            raise EngineNotSupported(message)
+        try:
+            async with asyncio.timeout(bound_s):
+                return await _answer(self._engine, route, dict(body or {}))
+        except TimeoutError as error:
+            message = f"{route.value} at {self._name}: no answer within {bound_s:g} s"
+            raise EngineTimeout(message) from error
+
+    async def close(self) -> None:
+        """The engine is not ours to end."""
+
+
 def _end_engine(engine: Any) -> None:
     # SGLang's own shutdown ends every child of this process, also those that are none of its business.
     import atexit
@@ -208,6 +239,9 @@ async def _answer(engine: Any, route: Route, body: dict[str, Any]) -> Answer:
         case Route.UPDATE_FROM_DISK:
             request = io_struct.UpdateWeightFromDiskReqInput(**body)
             success, message, _ = await manager.update_weights_from_disk(request, None)
+            return Answer(200 if success else 400, {"message": message})
+        case Route.END_UPDATE:
+            success, message = await manager.end_weight_update(io_struct.EndWeightUpdateReqInput(), None)
             return Answer(200 if success else 400, {"message": message})
         case Route.CHECK_WEIGHTS:
             success, message, _, digest = await manager.check_weights(io_struct.CheckWeightsReqInput(**body), None)

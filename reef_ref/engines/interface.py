@@ -33,6 +33,7 @@ __all__ = [
     "MemoryChange",
     "Pause",
     "PauseMode",
+    "PluginReport",
     "Region",
     "Request",
     "Span",
@@ -207,6 +208,26 @@ class LoadReport:
     load_id: str
     """The scheduler's label, the one that follows the weights."""
     front_end_load_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginReport:
+    """What the plugin inside an engine says of it (`reef_ref.sglang.plugin`), over all its ranks.
+
+    Without provenance nothing but `able_to_share` and `problems` is known: `provenance` is false, and the rest says
+    what an engine without any finding would say.
+    """
+
+    able_to_share: bool
+    """Whether every hook was verified; where one was not, the prefix cache is off."""
+    problems: tuple[str, ...]
+    provenance: bool
+    complete: bool = True
+    """Whether the weights are a complete load: not an open session, not what a failed update left."""
+    mixed: bool = False
+    """Whether KV of earlier weights may still be held by a request or the cache."""
+    stale: int = 0
+    """Reused prefixes and adopted KV that other weights made, since the engine started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from reef_ref.engines.interface import (
     MemoryChange,
     Pause,
     PauseMode,
+    PluginReport,
     Region,
     Request,
     Span,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["SGLangEngine"]
 
 ONLY_ONE = ("dp_size", "pp_size", "tokenizer_worker_num")
+NO_SESSION = "no weight-update session is open"
+"""How `managers/scheduler_components/weight_updater.py` refuses to end a session (0.5.23)."""
 NO_ANSWER = 0
 """Status of a flush try that was not answered in time."""
 
@@ -268,6 +271,28 @@ class SGLangEngine:
             message = f"report at {self.address}: no weight_version in the answer ({error!r})"
             raise EngineNotSupported(message) from error
 
+    async def end_update_session(self) -> bool:
+        """End the weight-update session that is open; whether one was.
+
+        SGLang 0.5.23 wants one around updates from tensors and over a process group, and continues with one open. A
+        release that knows none has none open.
+        """
+        answer = await self._wire.call(Route.END_UPDATE, {}, self._limits.control_s)
+        if answer.status == 404 or (answer.status == 400 and NO_SESSION in answer.message):
+            return False
+        if not answer.ok:
+            raise EngineRefused(Route.END_UPDATE.value, self.address, answer.status, answer.message)
+        return True
+
+    async def plugin(self) -> PluginReport | None:
+        """What the plugin says; none where the engine runs without it."""
+        server = await self._ask(Route.SERVER_INFO, None, self._limits.control_s)
+        try:
+            return _plugin_report([state["reef_ref"] for state in server["internal_states"] if "reef_ref" in state])
+        except (KeyError, TypeError, AttributeError) as error:
+            message = f"server_info at {self.address}: the plugin's part is not understood ({error!r})"
+            raise EngineNotSupported(message) from error
+
     async def checksum(self) -> str:
         """A digest of the weights' content, over all ranks: equal for equal weights, whatever they are called.
 
@@ -340,3 +365,19 @@ class SGLangEngine:
 
 def _adapter_change(name: str, answer: Any) -> AdapterChange:
     return AdapterChange(name, frozenset(answer.get("loaded_adapters") or ()))
+
+
+def _plugin_report(states: list[dict[str, Any]]) -> PluginReport | None:
+    if not states:
+        return None
+    stamped = [state["provenance"] for state in states if "provenance" in state]
+    counters = [provenance["counters"] for provenance in stamped if "counters" in provenance]
+    able = all(state["able_to_share"] is True for state in states)
+    return PluginReport(
+        able_to_share=able,
+        problems=tuple(str(problem) for state in states for problem in state["problems"]),
+        provenance=bool(counters),
+        complete=all(provenance.get("load_id") is not None for provenance in stamped if "counters" in provenance),
+        mixed=any(provenance.get("mixed", False) for provenance in stamped),
+        stale=sum(int(c["stale_prefixes"]) + int(c["stale_adoptions"]) for c in counters),
+    )

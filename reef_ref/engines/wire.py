@@ -26,6 +26,8 @@ class Route(StrEnum):
     RELEASE = "release_memory_occupation"
     RESUME = "resume_memory_occupation"
     UPDATE_FROM_DISK = "update_weights_from_disk"
+    END_UPDATE = "end_weight_update"
+    """Ends the session that updates from tensors and over a process group need; refused where none is open."""
     CONTINUE = "continue_generation"
     LOAD_ADAPTER = "load_lora_adapter"
     UNLOAD_ADAPTER = "unload_lora_adapter"

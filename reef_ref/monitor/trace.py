@@ -32,6 +32,13 @@ UNLOGGED = frozenset(
     )
 )
 """Actions that happen whether or not anybody tells. Of a retirement each engine is told, and not that it has ended."""
+GUARD = "guard:"
+"""How the sources of guards begin (`reef_ref.adapter`)."""
+UNLOGGED_BY_GUARDS = UNLOGGED | {
+    *("begin_training", "record_running", "train", "record_checkpoint", "begin_publish"),
+    *("record_ready", "acknowledge", "record_head"),
+}
+"""A guard neither trains nor commits a head, and keeps no record of either: its trainer may do so at any time."""
 GIVING_UP = frozenset({"barrier_fails", "transfer_fails", "continue_fails"})
 """What may have gone before engines are retired: a cancelled call is told by nobody."""
 TOLD_LATER: Mapping[type[Event], tuple[str, ...]] = MappingProxyType(
@@ -94,6 +101,11 @@ PLAIN = frozenset(
 
 class Unreadable(ValueError):  # noqa: N818 - read as a word
     """An event says something that cannot be meant: an engine that the deployment does not have."""
+
+
+def unlogged_by(sources: Iterable[str]) -> frozenset[str]:
+    """Actions that nobody tells where these sources do."""
+    return UNLOGGED_BY_GUARDS if any(source.startswith(GUARD) for source in sources) else UNLOGGED
 
 
 def world(engines: int, loads: int = LOADS, contents: int = CONTENTS) -> Scope:
@@ -166,7 +178,7 @@ class Reader:
                 self._learn(self.names.loads, load, "disk_target", optional=True)
             case events.RecordCheckpoint(checkpoint=checkpoint):
                 self._learn(self.names.contents, checkpoint, "disk_content", optional=False)
-            case events.RecordRunning():
+            case events.RecordRunning() | events.RecordComplete():
                 self._renumber()
 
     def lose(self) -> None:
@@ -450,4 +462,4 @@ def _packed(kept: Iterable[int], largest: int) -> list[int]:
     return names if last <= largest else list(range(largest + 1))
 
 
-__all__ = ["CONTENTS", "LOADS", "UNLOGGED", "WATCHED", "Names", "Reader", "Unreadable", "world"]
+__all__ = ["CONTENTS", "GUARD", "LOADS", "UNLOGGED", "WATCHED", "Names", "Reader", "Unreadable", "unlogged_by", "world"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from model_check.evaluate import Space
 from model_check.explain import Explainer, Held, Objection, Verdict
 from reef_ref import events
-from reef_ref.monitor.trace import UNLOGGED, WATCHED, Reader, Unreadable, world
+from reef_ref.monitor.trace import UNLOGGED, WATCHED, Reader, Unreadable, unlogged_by, world
 from spec.lang import Protocol, Scope, Step, when
 from spec.publication import publication
 from spec.publication.state import Errand, Marker, Phase, Request, Slot, Stage, State, forget
@@ -308,7 +308,8 @@ def validate(stream: Iterable[bytes], *, engines: int | None = None, judged: Col
     found = engines_in(first) if engines is None else engines
     if found > MOST_ENGINES:
         raise Garbled(first[0].line, f"{found:,} engines are named, and {MOST_ENGINES:,} are the most")
-    validator = Validator(found, judged=judged)
+    unlogged = unlogged_by(numbered.event.source for numbered in first)
+    validator = Validator(found, unlogged=unlogged, judged=judged)
     for numbered in itertools.chain(first, lines):
         if _fed(validator, numbered) is Verdict.INEXPLICABLE:
             break

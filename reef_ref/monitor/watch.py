@@ -24,7 +24,7 @@ from reef_ref.events import Line
 from reef_ref.monitor.notice import CONFORMS, Freshness, Violation
 from reef_ref.monitor.order import Lost, Numbered, Sequencer
 from reef_ref.monitor.ranks import STORY, RankWatch
-from reef_ref.monitor.trace import Unreadable
+from reef_ref.monitor.trace import Unreadable, unlogged_by
 from reef_ref.monitor.validate import Finding, Validator, called
 from reef_ref.rank_events import Beat, RankEvent
 
@@ -100,17 +100,19 @@ class Monitor:
         self._rank_events: Sequencer[tuple[int, RankEvent]] = Sequencer(window)
         self._ranks: dict[int, dict[int, RankWatch]] = {engine: {} for engine in range(engines)}
         self._told: deque[str] = deque(maxlen=STORY)
+        self._heard_first = ""
         self._coordinator_events = self._rank_events_seen = self._violations = self._resynchronised = 0
 
     @cached_property
     def _validator(self) -> Validator:
-        """Made when a coordinator is first heard: where there is none, nothing has to be got ready."""
-        return Validator(self._engines)
+        """Made when a coordinator or a guard is first heard: where there is none, nothing has to be got ready."""
+        return Validator(self._engines, unlogged=unlogged_by([self._heard_first]))
 
     # What is fed
 
     def coordinator(self, line: Line) -> None:
-        """Take what a coordinator, the service or a simulated engine tells."""
+        """Take what a coordinator, a guard, the service or a simulated engine tells."""
+        self._heard_first = self._heard_first or line.source
         self._each(self._lines.put(Numbered(line.source, line.number, line)), self._judge)
 
     def rank(self, engine: int, event: RankEvent) -> None:

@@ -38,6 +38,7 @@ from reef_ref.engines.interface import (  # noqa: E402
     Engine,
     Limits,
     PauseMode,
+    PluginReport,
     Region,
     Request,
     WeightState,
@@ -474,3 +475,59 @@ def test_a_checksum_is_told_or_refused(tmp_path: Path) -> None:
             await engine.checksum()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "was_open"),
+    [
+        (200, "Success", True),
+        (400, "no weight-update session is open; call begin_weight_update() first", False),
+        (404, "Not Found", False),
+    ],
+)
+def test_whether_an_update_session_was_open(tmp_path: Path, status: int, message: str, was_open: bool) -> None:
+    """A release of SGLang that knows no sessions has none open."""
+
+    async def story() -> None:
+        engine = await engine_of(Script(checkpoint(tmp_path / "m"), end_weight_update=answer(status, message=message)))
+        assert await engine.end_update_session() is was_open
+
+    run_simulated(story())
+
+
+def test_a_session_that_cannot_be_ended_is_an_error(tmp_path: Path) -> None:
+    """Nothing is concluded from a refusal of another kind."""
+
+    async def story() -> None:
+        engine = await engine_of(Script(checkpoint(tmp_path / "m"), end_weight_update=answer(500, message="broken")))
+        with pytest.raises(EngineRefused, match="status 500: broken"):
+            await engine.end_update_session()
+
+    run_simulated(story())
+
+
+def test_what_the_plugin_says(tmp_path: Path) -> None:
+    """Over all ranks; nothing where there is no plugin, and little where it keeps no provenance."""
+    counters = {"stale_prefixes": 2, "stale_adoptions": 1}
+    good = {"load_id": "a:1", "mixed": False, "counters": counters}
+    verified = {"able_to_share": True, "problems": []}
+    script = Script(checkpoint(tmp_path / "m"))
+
+    async def report(*states: dict[str, Any]) -> PluginReport | None:
+        script.info["internal_states"] = [{"weight_version": "a:1"} | state for state in states]
+        return await (await engine_of(script)).plugin()
+
+    async def story() -> None:
+        assert await report({}) is None
+        idle = PluginReport(able_to_share=True, problems=(), provenance=False)
+        assert await report({"reef_ref": verified}) == idle
+        one = {"reef_ref": verified | {"provenance": good}}
+        assert await report(one) == PluginReport(able_to_share=True, problems=(), provenance=True, stale=3)
+        partial = {"able_to_share": False, "problems": ["p"], "provenance": good | {"load_id": None, "mixed": True}}
+        assert await report(one, {"reef_ref": partial}) == PluginReport(
+            able_to_share=False, problems=("p",), provenance=True, complete=False, mixed=True, stale=6
+        )
+        with pytest.raises(EngineNotSupported, match="not understood"):
+            await report({"reef_ref": {}})
+
+    run_simulated(story())
