@@ -107,7 +107,7 @@ class StoryText(TypedDict):
 
 
 class ClaimJson(TypedDict):
-    """One claim. `kind`: property, step property, lemma, dead end or refinement. `verdict`: holds, violated or unknown."""
+    """One claim. `kind` is as in `Theory.kind`. `verdict`: holds, violated or unknown."""
 
     name: str
     kind: str

@@ -129,7 +129,7 @@ class Theory:
         )
 
     def unmoved(self, claim: str, action: str) -> bool:
-        """The action writes nothing that the claim, which is about one state, reads; or nothing that the ideal knows."""
+        """The action writes nothing that the claim, if about one state, reads, or that an ideal knows."""
         if action in (INITIALLY, EVERYWHERE):
             return False
         if claim == REFINES and self.refinement is not None:

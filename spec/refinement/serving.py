@@ -126,7 +126,7 @@ def start_on_hit(s: State, r: Request) -> Taken:
 
 @step
 def prefill_rest(s: State, r: Request) -> tuple[Taken, ...]:
-    """Where trees are shared, its KV is pure, and that enters the tree; elsewhere there may be more weights in it now."""
+    """Where a tree is shared, KV is pure, and enters it; elsewhere, it may have been made by more weights now."""
     return takes("insert", r=r), takes("run_on", r=r)
 
 

@@ -63,7 +63,6 @@ from spec.lang.nodes import (
 from spec.lang.protocol import Action, Goal, Property, Recovery
 from spec.lang.terms import key_sort
 
-
 T = TypeVar("T")
 
 

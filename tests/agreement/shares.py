@@ -1,4 +1,4 @@
-"""Which of the drawn protocols each reader is held to: all, or a share in which the whole language is met all the same."""
+"""Which of the drawn protocols each reader is held to: all, or a share in which the whole language is met."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 EVERY = {"search": 1, "symmetry": 3, "z3": 12, "SPIN": 40}
 """Of so many protocols that a reader could be given, it is given one, and some more for what it has not met yet."""
 LEAST = 2
-"""So often each reader meets each construct, as soon as it is drawn: what comes first with it is given to the reader."""
+"""So often each reader meets each construct: the first protocols that have it are given to the reader."""
 
 
 @dataclass
 class Share:
-    """What one reader was given: how many protocols, of how many that it could have had, and how many with each construct."""
+    """What one reader was given: how many protocols, of how many that were offered, and how many with each construct."""
 
     every: int
     offered: int = 0

@@ -233,7 +233,7 @@ def test_readers_agree_state_for_state(block: int) -> None:
     compared, shares = compare(block, READERS)
     print(f"\n{shares.told(KINDS)}")
     assert compared == shares["search"].given >= COMPARED
-    wanted = {name: LEAST for name in READERS} | {"search": SHARE * compared}
+    wanted = dict.fromkeys(READERS, LEAST) | {"search": SHARE * compared}
     rare = {
         (name, kind): share.having[kind]
         for name, share in shares.items()
