@@ -14,7 +14,7 @@ LEAST = 2
 
 @dataclass
 class Share:
-    """What one reader was given: how many protocols, of how many that were offered, and how many with each construct."""
+    """What one reader was given: how many protocols, of how many offered, and how many with each construct."""
 
     every: int
     offered: int = 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,9 @@ from benchmarks import pubmodel
 from model_check.evaluate import Space
 from model_check.explore import explore
 from model_check.export import promela
+from model_check.export.formulas import WIDTH
 from model_check.export.spin import verify
+from model_check.process import run, tool
 from model_check.record import DEAD_END, Claims
 from model_check.search import Search
 from reef_ref.cli.catalogue import PROTOCOLS, find_protocol, find_scope, known_mutants
@@ -121,6 +125,21 @@ def test_faults_are_counted() -> None:
     found = verify(Space(protocol, scope), quick=True)
     ours = explore(protocol, scope, symmetry=False, workers=1)
     assert (found.states, found.steps) == (ours.states, ours.steps)
+
+
+MANY = "Engine=6,Load=8,Content=9"
+"""A world in which what is true in every state is more text than SPIN takes for one inline."""
+
+
+@with_spin
+@pytest.mark.parametrize(("name", "scope"), [*itertools.product(PROTOCOLS, ("pr", "nightly")), ("publication", MANY)])
+def test_spin_reads_larger_worlds_as_well(name: str, scope: str, tmp_path: Path) -> None:
+    """No line is so long, and none ends so, that SPIN takes it for something else."""
+    protocol = find_protocol(name)
+    text = promela.promela(Space(protocol, find_scope(name, scope, protocol)))
+    assert max(map(len, text.splitlines())) <= 2 * WIDTH
+    (tmp_path / "model.pml").write_text(text)
+    run([tool("spin"), "-o2", "-DREPORT", "-DSTATES", "-a", "model.pml"], limit=60, folder=tmp_path)
 
 
 def test_words_of_promela_get_another_name() -> None:
