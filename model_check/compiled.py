@@ -32,18 +32,34 @@ GENERATOR = (
 
 
 def compiled(
-    layout: Layout, claims: Claims, symmetric: tuple[str, ...], effort: int, *, switches: bool = False
+    layout: Layout,
+    claims: Claims,
+    symmetric: tuple[str, ...],
+    effort: int,
+    *,
+    switches: bool = False,
+    beyond: bool = True,
 ) -> Machine:
-    """The functions of a search; `switches` makes every part of an action removable at run time."""
-    key = repr((source_digest(), described(layout.space), claims, symmetric, switches))
-    return Machine(key, partial(_module, layout, claims, symmetric, switches), effort)
+    """The functions of a search.
+
+    Args:
+        layout: where the cells of a state lie.
+        claims: what to judge.
+        symmetric: index sorts whose elements are interchangeable.
+        effort: how hard LLVM tries.
+        switches: make every part of an action removable at run time.
+        beyond: also what the graph of the search needs, and a search on disk.
+    """
+    key = repr((source_digest(), described(layout.space), claims, symmetric, switches, beyond))
+    return Machine(key, partial(_module, layout, claims, symmetric, switches, beyond), effort)
 
 
-def _module(layout: Layout, claims: Claims, symmetric: tuple[str, ...], switches: bool) -> str:
+def _module(layout: Layout, claims: Claims, symmetric: tuple[str, ...], switches: bool, beyond: bool) -> str:
     kernel = Kernel(layout, claims, symmetric, switches=switches)
-    GraphCode(kernel)
-    RunCode(kernel)
-    LinkCode(kernel)
+    if beyond:
+        GraphCode(kernel)
+        RunCode(kernel)
+        LinkCode(kernel)
     return str(kernel.module)
 
 

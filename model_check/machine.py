@@ -60,6 +60,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 class Machine:
     """The compiled functions of one module, as attributes, and how long they took to make ready.
 
+    A module need not have all of them: what it lacks is no attribute.
+
     `key` names everything the code depends on; `build` writes the module when no compiled one is kept under that name.
     """
 
@@ -107,8 +109,8 @@ class Machine:
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         for name, (result, *args) in _SIGNATURES.items():
-            function = ctypes.CFUNCTYPE(result, *args)(self._engine.get_function_address(name))
-            setattr(self, name, function)
+            if address := self._engine.get_function_address(name):
+                setattr(self, name, ctypes.CFUNCTYPE(result, *args)(address))
         self.seconds = time.perf_counter() - start
 
 

@@ -19,6 +19,8 @@ from model_check.story import Change, Story, arguments, called, changes, tell
 from spec.lang import Protocol, Scope
 from spec.lang.refinement import BEGINS, REFINES, Refinement, never_name
 
+UNNAMED = "refinement"
+"""The kind of a claim that is broken also where the ideal has such a step, and the refinement does not name it."""
 NEAREST = 3
 """How many of the ideal's steps a story tells that come closest."""
 
@@ -112,7 +114,7 @@ def refine(
     for protocol, claim in ((refinement.first(detailed), BEGINS), (claimed, REFINES)):
         found = judge(protocol, claim)
         if found.verdict is not Verdict.HOLDS:
-            story = None if found.counterexample is None else _told(refinement, found.counterexample)
+            story = None if found.counterexample is None else told(refinement, found.counterexample)
             return result(found.verdict, found.reason, found, {}, story)
     taken: dict[str, int | None] = {}
     for action in refinement.abstract.actions:
@@ -128,22 +130,29 @@ def refine(
 # The story
 
 
-def _told(refinement: Refinement, counterexample: Counterexample) -> Story:
+def told(refinement: Refinement, counterexample: Counterexample) -> Story:
     """A violation, with what the ideal sees of the last step in place of the formula."""
     view = View(refinement, counterexample.space)
     story, run = tell(counterexample), counterexample.run
-    after = view.of(run[-1][1])
+    after, ideal = view.of(run[-1][1]), refinement.abstract.name
     fields = view.ideal.protocol.fields.values()
     ending = tuple((field.name, field_values(view.ideal, field, after)) for field in fields)
     if counterexample.claim == BEGINS:
         assert after not in view.ideal.initial_states(), "evaluate finds the first state to be one of the ideal's"
-        words = f"Seen as a state of {refinement.abstract.name}, it is none of its first states."
-        return replace(story, formula=words, why=(), ending=ending)
+        return replace(
+            story, formula=f"Seen as a state of {ideal}, it is none of its first states.", why=(), ending=ending
+        )
     before = view.of(run[-2][1])
     assert before != after, "evaluate finds that the ideal sees no change"
-    assert not view.steps(run[-2][1], run[-1][1]), "evaluate finds a step of the ideal"
-    changed = ", ".join(_change(change) for change in changes(view.ideal, before, after))
-    words = f"To {refinement.abstract.name} this step changes {changed}; no step of it does just that."
+    changed = (
+        f"To {ideal} this step changes {', '.join(_change(change) for change in changes(view.ideal, before, after))}"
+    )
+    if found := view.steps(run[-2][1], run[-1][1]):
+        assert counterexample.kind == UNNAMED, "evaluate finds a step of the ideal"
+        names = " or ".join(called(one.action.name, arguments(view.ideal, one)) for one in found)
+        words = f"{changed}. That is {names}, which is not named for it."
+        return replace(story, formula=words, why=(), ending=ending)
+    words = f"{changed}; no step of it does just that."
     return replace(story, formula=words, why=tuple(_nearest(view.ideal, before, after)), ending=ending)
 
 
@@ -162,4 +171,4 @@ def _nearest(ideal: Space, before: State, after: State) -> list[Reason]:
     return [reason for _, reason in found[:NEAREST]]
 
 
-__all__ = ["Refined", "View", "refine"]
+__all__ = ["UNNAMED", "Refined", "View", "refine", "told"]

@@ -57,6 +57,9 @@ class Search:
         symmetric: index sorts whose elements are interchangeable, explored up to exchange.
         workers: threads.
         memory: bytes the search may grow by.
+        effort: how hard LLVM tries to make the code fast.
+        switches: make every part of an action removable, by its number in `switch`.
+        beyond: have what `Graph`, `Spilling` and their like need as well; a search alone compiles in half the time.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Search:
         *,
         effort: int = 2,
         switches: bool = False,
+        beyond: bool = True,
     ) -> None:
         self.space = space
         self.layout = Layout(space)
@@ -76,7 +80,7 @@ class Search:
         self.workers = workers
         self.crew = Crew(workers)
         self.shape = Shape.of(self.layout, claims)
-        self.machine = compiled(self.layout, claims, self.symmetric, effort, switches=switches)
+        self.machine = compiled(self.layout, claims, self.symmetric, effort, switches=switches, beyond=beyond)
         self.switch = 0
         self._memory = int(available_memory() * 0.7) if memory is None else memory
         self.begin()

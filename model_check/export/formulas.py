@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -254,16 +255,24 @@ def bare(code: Code) -> str:
     return text[1:-1] if text.startswith("(") else text
 
 
+_OPERATOR = re.compile(r" (?=(?:->|&&|\|\||[=!<>]=|[=<>:+*-]) )")
+_TIED = "\N{NO-BREAK SPACE}"
+
+
 def broken(text: str, indent: str) -> list[str]:
-    """A text in lines that are not too long."""
-    return textwrap.wrap(
-        text,
+    """A text in lines that are not too long.
+
+    An operator stays behind its left side: where a line could be the end of a statement, SPIN takes it for one.
+    """
+    lines = textwrap.wrap(
+        _OPERATOR.sub(_TIED, text),
         WIDTH,
         initial_indent=indent,
         subsequent_indent=f"{indent}  ",
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace(_TIED, " ") for line in lines]
 
 
 def comment(text: str, indent: str = "") -> list[str]:

@@ -15,7 +15,7 @@ fairness is that of processes, and there is only one here. Both are left out, an
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 
 from model_check.evaluate import Space
@@ -33,6 +33,9 @@ from model_check.export.formulas import (
 from model_check.record import DEAD_END
 from spec.lang.nodes import BoolSort, EnumSort, Field, KeySort, Read, Var, Write, may_pass, walk
 from spec.lang.protocol import Action
+
+INLINE = 1 << 15
+"""Characters of an inline, where it can be broken. SPIN takes twice as many."""
 
 
 def promela(space: Space) -> str:
@@ -232,35 +235,40 @@ class _Model:
 
     def _judgement(self) -> Iterator[str]:
         numbers = itertools.count()
-        claims = self.protocol.properties.values()
+        states, steps = ([c for c in self.protocol.properties.values() if c.stepwise is kind] for kind in (False, True))
+        goals = self.protocol.goals.values()
         here, across = Reading({}), Reading({}, self._judged_before)
-        yield ""
-        yield "/* What is true in every state, and which states are reached. */"
-        yield "inline judge() {"
-        for claim in claims:
-            if not claim.stepwise:
-                yield from self._claim("claim", numbers, claim.name, claim.doc, self.formulas.value(claim.node, here))
         doc = "Where nothing but a fault can happen, the protocol may rest."
-        yield from self._claim("claim", numbers, DEAD_END, doc, self._going_on())
-        for goal in self.protocol.goals.values():
-            yield from self._claim("goal", numbers, goal.name, goal.doc, self.formulas.value(goal.node, here))
-        yield "#ifdef STATES"
-        yield f"  c_code {{ {self._print_state()} }};"
-        yield "#endif"
-        yield "  skip"
-        yield "}"
-        yield ""
-        yield "/* What is true of every step. */"
-        yield "inline judge_step() {"
-        for claim in claims:
-            if claim.stepwise:
-                yield from self._claim("claim", numbers, claim.name, claim.doc, self.formulas.value(claim.node, across))
-        yield "  skip"
-        yield "}"
+        parts = [
+            *(self._claim("claim", numbers, c.name, c.doc, self.formulas.value(c.node, here)) for c in states),
+            self._claim("claim", numbers, DEAD_END, doc, self._going_on()),
+            *(self._claim("goal", numbers, g.name, g.doc, self.formulas.value(g.node, here)) for g in goals),
+            ["#ifdef STATES", "  c_code {", *self._print_state(), "  };", "#endif"],
+        ]
+        yield from self._inlines("judge", "What is true in every state, and which states are reached.", parts)
+        parts = [self._claim("claim", numbers, c.name, c.doc, self.formulas.value(c.node, across)) for c in steps]
+        yield from self._inlines("judge_step", "What is true of every step.", parts)
 
-    def _claim(self, kind: str, numbers: Iterator[int], name: str, doc: str, holds: Code) -> Iterator[str]:
-        yield from comment(doc, "  ")
-        yield from broken(f'{kind}({next(numbers)}, "{name}", ({bare(holds)}));', "  ")
+    def _inlines(self, name: str, doc: str, parts: Iterable[list[str]]) -> Iterator[str]:
+        """Statements as one inline, of several others where there is more text than SPIN takes for one."""
+        groups: list[list[str]] = [[]]
+        length = 0
+        for part in parts:
+            more = sum(len(line) + 1 for line in part)
+            if groups[-1] and length + more > INLINE:
+                groups.append([])
+                length = 0
+            groups[-1] += part
+            length += more
+        names = [self.formulas.unused(f"{name}_{number}", ()) for number in range(len(groups))]
+        if len(groups) > 1:
+            for one, lines in zip(names, groups, strict=True):
+                yield from ("", f"inline {one}() {{", *lines, "  skip", "}")
+            groups = [[f"  {one}();" for one in names]]
+        yield from ("", f"/* {doc} */", f"inline {name}() {{", *groups[0], "  skip", "}")
+
+    def _claim(self, kind: str, numbers: Iterator[int], name: str, doc: str, holds: Code) -> list[str]:
+        return [*comment(doc, "  "), *broken(f'{kind}({next(numbers)}, "{name}", ({bare(holds)}));', "  ")]
 
     def _going_on(self) -> Code:
         """The protocol may rest, or some action's guard holds; a step that the scope cuts off counts."""
@@ -271,13 +279,16 @@ class _Model:
     def _enabled(self, action: Action, env: Mapping[Var, Code]) -> Code:
         return all_of(partial(self.formulas.value, part, Reading(env)) for part in action.guard)
 
-    def _print_state(self) -> str:
-        cells = [
-            f"now.{self.formulas.fields[field.name]}{f'[{n}]' if field.keys else ''}"
-            for field in self.protocol.fields.values()
-            for n in range(self.formulas.cells(field))
-        ]
-        return f'printf("state{" %d" * len(cells)}\\n", {", ".join(cells)});'
+    def _print_state(self) -> Iterator[str]:
+        yield '    printf("state");'
+        for field in self.protocol.fields.values():
+            name = f"now.{self.formulas.fields[field.name]}"
+            if field.keys:
+                cells = self.formulas.cells(field)
+                yield f'    for (int n = 0; n < {cells}; n++) printf(" %d", {name}[n]);'
+            else:
+                yield f'    printf(" %d", {name});'
+        yield '    printf("\\n");'
 
     # The process
 

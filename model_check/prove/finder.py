@@ -107,7 +107,7 @@ class _World:
     def find(self, theory: Theory, claim: str, action: str, assuming: Collection[str], limits: Limits) -> Step | None:
         """A step in this world, or none, or none in time."""
         ground = self._ground
-        node, stepwise = theory.claims[claim].node, theory.claims[claim].stepwise
+        node, stepwise = theory.owed(claim, action), theory.claims[claim].stepwise
         solver = z3.SolverFor("QF_BV")
         solver.set("random_seed", 0)
         solver.set("ctrl_c", False)
@@ -123,7 +123,7 @@ class _World:
             env = {p: z3.Const(f"{p.name}!", ground.world.sort(p.sort)) for p in step.params}
             before = Nothing(ground.world) if first else ground.before
             after = After(ground.translator, before, step, env)
-            kept = condition(node, before, after, {}) if stepwise else condition(node, after, None, {})
+            kept = condition(node, before, after, env) if stepwise else condition(node, after, None, env)
             solver.add(*ground.possible(step, env, before), negation(kept))
             solver.add(*(ground.world.within(p.sort, env[p]) for p in step.params))
         if solver.check() != z3.sat:
@@ -152,12 +152,14 @@ class _World:
         self, theory: Theory, claim: str, instance: Instance, before: State | None, assumed: Collection[str]
     ) -> Step:
         """The step as `evaluate` takes it. What it does not confirm is an error of the translation, and no finding."""
-        space, found = self._space, theory.claims[claim]
+        space, owed = self._space, theory.owed(claim, INITIALLY if before is None else instance.action.name)
         start = before if before is not None else (0,) * space.cells
         after = space.step(start, instance)
         assert not isinstance(after, Refused), f"evaluate does not take {space.instance_name(instance)}: {after.value}"
         if before is not None:
             self._confirm(theory, assumed, before)
-        holds = space.holds(found.node, start, after) if found.stepwise else space.holds(found.node, after)
-        assert not holds, f"evaluate does not find {claim} broken by {space.instance_name(instance)}"
+        states = (start, instance.env, after) if theory.claims[claim].stepwise else (after, instance.env)
+        assert not space.value(owed, *states), (
+            f"evaluate does not find {claim} broken by {space.instance_name(instance)}"
+        )
         return Step(self._sizes, before, instance.args, after)

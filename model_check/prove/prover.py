@@ -95,7 +95,7 @@ class Prover:
 
     def _question(self, claim: str, action: str, assuming: Collection[str]) -> tuple[dict[str, Expr], Expr]:
         """What is assumed, claim by claim, and the step that must then be impossible."""
-        step, node = self.theory.action(action), self.theory.claims[claim].node
+        step, node = self.theory.action(action), self.theory.owed(claim, action)
         world, translator = self._world, self._translator
         if step is None:
             parts = {name: self._assume(name) for name in assuming}
@@ -106,9 +106,9 @@ class Prover:
         before = Nothing(world) if first else self._before
         after = After(translator, before, step, env)
         if self.theory.claims[claim].stepwise:
-            kept = translator.condition(node, before, after, {})
+            kept = translator.condition(node, before, after, env)
         else:
-            kept = translator.condition(node, after, None, {})
+            kept = translator.condition(node, after, None, env)
         guard = translator.guard(step, before, env)
         parts = {} if first else {name: self._assume(name) for name in assuming}
         sorts = [world.within(p.sort, env[p]) for p in step.params]

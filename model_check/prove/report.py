@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Columns of text that goes to no terminal."""
-PLURALS = {"property": "properties", "step property": "step properties", "lemma": "lemmas", "dead end": "dead ends"}
+PLURALS = {
+    "property": "properties",
+    "step property": "step properties",
+    "lemma": "lemmas",
+    "dead end": "dead ends",
+    "refinement": "refinement",
+}
 STYLES = {Answer.HOLDS: "green", Answer.VIOLATED: "bold red", Answer.UNKNOWN: "yellow"}
 
 
@@ -101,7 +107,7 @@ class StoryText(TypedDict):
 
 
 class ClaimJson(TypedDict):
-    """One claim. `kind`: property, step property, lemma or dead end. `verdict`: holds, violated or unknown."""
+    """One claim. `kind` is as in `Theory.kind`. `verdict`: holds, violated or unknown."""
 
     name: str
     kind: str

@@ -10,17 +10,23 @@ from model_check.prove.finder import Step
 from model_check.prove.induction import Discharge
 from model_check.prove.theory import INITIALLY, Theory
 from model_check.reasons import field_values
+from model_check.refine import told
 from model_check.story import Story, tell
+from spec.lang.refinement import BEGINS, REFINES
 
 
 def tell_step(theory: Theory, discharge: Discharge) -> Story:
     """The story of the step that breaks an obligation; `discharge` must have one."""
     step, claim = discharge.step, discharge.claim
     assert step is not None, f"{claim} is not broken by {discharge.action}"
-    space = Space(theory.protocol, step.scope)
-    story = tell(
-        Counterexample(claim, theory.kind(claim), theory.claims[claim].doc, space, _run(theory, space, discharge, step))
-    )
+    refinement = theory.refinement if claim in (BEGINS, REFINES) else None
+    protocol = theory.protocol
+    if refinement is not None:
+        protocol = (refinement.first if claim == BEGINS else refinement.steps)(protocol)
+    space = Space(protocol, step.scope)
+    run = _run(theory, space, discharge, step)
+    counterexample = Counterexample(claim, theory.kind(claim), theory.claims[claim].doc, space, run)
+    story = tell(counterexample) if refinement is None else told(refinement, counterexample)
     if step.before is None:
         return replace(story, title=f"How {story.protocol} violates {claim} at first")
     setting = tuple((f.name, field_values(space, f, step.before)) for f in space.protocol.fields.values())

@@ -125,18 +125,26 @@ class Finite:
         written = max((n.value for node in nodes for n in walk(node) if isinstance(n, Const)), default=0)
         largest = max([2, written, *self._bounds.values()]) + sums
         self.width = (largest + 1).bit_length()
+        self._numbers: dict[int, Expr] = {}
+        self._elements: dict[KeySort, Sequence[Expr]] = {}
 
     def sort(self, sort: KeySort) -> Expr:
         """Truth values are such, everything else a bit-vector of one width."""
         return z3.BoolSort() if isinstance(sort, BoolSort) else z3.BitVecSort(self.width)
 
     def constant(self, sort: Sort, value: int) -> Expr:
-        """A value that the specification writes."""
-        return (TRUE if value else FALSE) if isinstance(sort, BoolSort) else z3.BitVecVal(value, self.width)
+        """A value that the specification writes. Making a number takes longer than finding it again."""
+        if isinstance(sort, BoolSort):
+            return TRUE if value else FALSE
+        if value not in self._numbers:
+            self._numbers[value] = z3.BitVecVal(value, self.width)
+        return self._numbers[value]
 
     def elements(self, sort: KeySort) -> Sequence[Expr]:
         """Every value in the scope."""
-        return [self.constant(sort, value) for value in range(self._bounds[sort])]
+        if sort not in self._elements:
+            self._elements[sort] = tuple(self.constant(sort, value) for value in range(self._bounds[sort]))
+        return self._elements[sort]
 
     def within(self, sort: KeySort, term: Expr) -> Expr:
         """The term does not pass the scope's bound."""

@@ -28,6 +28,7 @@ from reef_ref.cli.check import processors
 from reef_ref.cli.output import check_writable, display, status, write
 from reef_ref.cli.trouble import Status, Trouble, unknown
 from spec.lang import Protocol
+from spec.refinement import REFINEMENTS
 
 STATUS = {Answer.HOLDS: Status.HOLDS, Answer.VIOLATED: Status.VIOLATED, Answer.UNKNOWN: Status.UNDETERMINED}
 PROCESSES = 2
@@ -83,9 +84,9 @@ def check_claims(protocol: str, mutant: str | None, only: Collection[str] | None
 
 
 def theory_of(protocol: str, mutant: str | None) -> Theory:
-    """A protocol by its name, or a mutant of it, with the lemmas of the protocol."""
+    """A protocol by its name, or a mutant of it, with the lemmas of the protocol and the ideal that it refines."""
     found = find_protocol(protocol) if mutant is None else build_mutant(find_mutant(protocol, mutant))
-    return Theory.of(found, known_lemmas(protocol))
+    return Theory.of(found, known_lemmas(protocol), REFINEMENTS.get(protocol))
 
 
 def _prove(name: str, mutant: str | None, only: Collection[str] | None, limits: Limits, workers: int) -> Proof:

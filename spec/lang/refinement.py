@@ -4,12 +4,16 @@ A refinement gives every field of the abstract state as an expression over the d
 refines the abstract one is then an ordinary step property of it, and an ordinary property of its first states: the
 abstract guards and updates, read through these expressions, with the abstract parameters chosen freely. Any reader of
 protocols can judge it. Sorts of the same name are the same sort.
+
+For a proof that needs no scope, a refinement also names the abstract steps that a step of each detailed action may be,
+with their parameters as expressions over the detailed state and the action's own. What is then owed for each action has
+no parameter left to choose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, get_type_hints
 
@@ -30,8 +34,9 @@ from spec.lang.nodes import (
     Var,
     Write,
     sort_of,
+    walk,
 )
-from spec.lang.protocol import Action, Protocol
+from spec.lang.protocol import Action, Property, Protocol
 from spec.lang.terms import Bool, Fields, Misuse, fresh, key_sort, lift, term_of
 
 REFINES = "every_step_is_one_of_the_ideal"
@@ -42,10 +47,27 @@ BEGINS = "it_begins_as_the_ideal"
 Image = Callable[..., object]
 
 
+@dataclass(frozen=True)
+class Taken:
+    """A step of the ideal: one of its actions, and what each of its parameters stands for."""
+
+    action: str
+    values: Mapping[str, object]
+
+
+def takes(action: str, **values: object) -> Taken:
+    """The step of the ideal by an action, with an expression over the detailed state for each of its parameters."""
+    return Taken(action, values)
+
+
+Named = Callable[..., Taken | tuple[Taken, ...]]
+
+
 class Refinement:
     """A detailed protocol, an abstract one, and every abstract field as seen in the detailed state.
 
-    `where` says in which detailed states it is meant; none: in all.
+    `where` says in which detailed states it is meant; none: in all. A detailed action for which no abstract step is
+    named changes nothing that the ideal knows.
     """
 
     def __init__(
@@ -57,6 +79,8 @@ class Refinement:
         self.abstract = abstract
         self.where = where
         self.images: dict[str, Image] = {}
+        self.named: dict[str, Named] = {}
+        self._began: Named | None = None
 
     def field(self, fn: Image) -> Image:
         """Declare the abstract field of this name: ``(s, *keys) -> value``, with the keys' sorts annotated."""
@@ -72,7 +96,63 @@ class Refinement:
         self.images[name] = fn
         return fn
 
+    def step(self, fn: Named) -> Named:
+        """Name the ideal's steps that the detailed action of this name may be: ``(s, *params) -> takes(...)``, or more.
+
+        What the function takes after the state are parameters of the action, by name.
+        """
+        name = fn.__name__
+        known = self.detailed.actions.get(name)
+        if known is None:
+            raise Misuse(f"{self.name}: {self.detailed.name} has no action {name!r}")
+        if self._called(fn, known) is None:
+            raise Misuse(f"{self.name}: {name} takes {', '.join(p.name for p in known.params) or 'no parameter'}")
+        self.named[name] = fn
+        return fn
+
+    def beginning(self, fn: Named) -> Named:
+        """Name the first state of the ideal that a detailed one looks like: ``(s) -> takes(...)``."""
+        self._began = fn
+        return fn
+
     # What readers judge
+
+    def refines(self, detailed: Protocol | None = None) -> Property:
+        """The claim that every step is one of the ideal's."""
+        return self.steps(detailed).properties[REFINES]
+
+    def begins(self, detailed: Protocol | None = None) -> Property:
+        """The claim about first states."""
+        return self.first(detailed).properties[BEGINS]
+
+    def owed(self, action: Action) -> Node:
+        """A step by this action is one of those that are named for it, or changes nothing that the ideal knows.
+
+        The action's parameters are free in it. An action of another protocol than the detailed one, which does not have
+        the parameters, has no named step.
+        """
+        s, t = (self.detailed.symbols(after=after) for after in (False, True))
+        fn = self.named.get(action.name)
+        called = None if fn is None else self._called(fn, action)
+        taken = () if fn is None or called is None else fn(s, *(term_of(param) for param in called))
+        parts = [self._given(one, s, t) for one in (taken if isinstance(taken, tuple) else (taken,))]
+        return self._meant(s, Or((self._stutters(s, t), *parts)))
+
+    def owed_at_first(self) -> Node:
+        """A first state is the one of the ideal that is named for it."""
+        initial, s = self.abstract.initial, self.detailed.symbols(after=False)
+        assert initial is not None
+        if self._began is None:
+            raise Misuse(f"{self.name}: nothing says which first state of the ideal a first state is")
+        (taken,) = [self._began(s)]
+        assert isinstance(taken, Taken), "there is one first state"
+        return self._meant(s, self._first(initial, s, self._values(taken, initial)))
+
+    @property
+    def knows(self) -> frozenset[str]:
+        """The names of the detailed fields in which something of the ideal's state is seen."""
+        nodes = [self.seen(name)[1] for name in self.abstract.fields]
+        return frozenset(part.field.name for node in nodes for part in walk(node) if isinstance(part, Read))
 
     def steps(self, detailed: Protocol | None = None) -> Protocol:
         """A detailed protocol (none: the right one) with the claim that its steps are the ideal's, and no other claim.
@@ -140,17 +220,38 @@ class Refinement:
     def _taken(self, action: Action, s: Any, t: Any) -> Node:
         """The abstract action leads from what `s` looks like to what `t` looks like."""
 
-        def body(names: Mapping[Var, Var]) -> Node:
-            guard = (self._seen(part, s, names) for part in action.guard)
-            return And((*guard, *self._effects(action, s, t, names)))
+        return self._some(action, partial(self._does, action, s, t))
 
-        return self._some(action, body)
+    def _does(self, action: Action, s: Any, t: Any, names: Mapping[Var, Node]) -> Node:
+        guard = (self._seen(part, s, names) for part in action.guard)
+        return And((*guard, *self._effects(action, s, t, names)))
 
-    def _first(self, initial: Action, s: Any, names: Mapping[Var, Var]) -> Node:
+    def _given(self, taken: Taken, s: Any, t: Any) -> Node:
+        """The named step leads from what `s` looks like to what `t` looks like."""
+        action = self.abstract.actions.get(taken.action)
+        if action is None:
+            known = ", ".join(self.abstract.actions)
+            raise Misuse(f"{self.name}: the ideal has no action {taken.action!r}; it has {known}")
+        return self._does(action, s, t, self._values(taken, action))
+
+    def _values(self, taken: Taken, action: Action) -> Mapping[Var, Node]:
+        if set(taken.values) != {param.name for param in action.params}:
+            raise Misuse(f"{self.name}: {action.name} takes {', '.join(p.name for p in action.params) or 'nothing'}")
+        return {param: lift(taken.values[param.name], param.sort) for param in action.params}
+
+    @staticmethod
+    def _called(fn: Named, action: Action) -> tuple[Var, ...] | None:
+        """The action's parameters that the function takes, or none where the action lacks one."""
+        hints = get_type_hints(fn)
+        wanted = [(name, key_sort(hint)) for name, hint in list(hints.items())[1:] if name != "return"]
+        known = {(param.name, param.sort): param for param in action.params}
+        return tuple(known[one] for one in wanted) if all(one in known for one in wanted) else None
+
+    def _first(self, initial: Action, s: Any, names: Mapping[Var, Node]) -> Node:
         guard = (self._seen(part, s, names) for part in initial.guard)
         return And((*guard, *self._effects(initial, None, s, names)))
 
-    def _effects(self, action: Action, s: Any, t: Any, names: Mapping[Var, Var]) -> Sequence[Node]:
+    def _effects(self, action: Action, s: Any, t: Any, names: Mapping[Var, Node]) -> Sequence[Node]:
         def effect(field: Field, keys: tuple[Var, ...]) -> Node:
             value = None if s is None else self._image(field, s, keys)
             for write in action.writes:
@@ -162,7 +263,7 @@ class Refinement:
         return [_for_all(field, effect) for field in self.abstract.fields.values()]
 
     def _written(
-        self, write: Write, keys: tuple[Var, ...], before: Node | None, s: Any, names: Mapping[Var, Var]
+        self, write: Write, keys: tuple[Var, ...], before: Node | None, s: Any, names: Mapping[Var, Node]
     ) -> Node:
         """The value of one cell after a write that may or may not meet it."""
         pairs = list(zip(write.keys, keys, strict=True))
@@ -178,7 +279,7 @@ class Refinement:
         assert before is not None, "an initial state sets whole fields"
         return Ite(And(meets), value, before)
 
-    def _some(self, action: Action, body: Callable[[Mapping[Var, Var]], Node]) -> Node:
+    def _some(self, action: Action, body: Callable[[Mapping[Var, Node]], Node]) -> Node:
         names = {param: fresh(param.sort, param.name) for param in action.params}
         node = body(names)
         for var in reversed(names.values()):
@@ -193,7 +294,7 @@ class Refinement:
             raise Misuse(f"{self.name}: nothing says what {field.name} is")
         return lift(image(s, *(term_of(key) for key in keys)), field.sort)
 
-    def _seen(self, node: Node, s: Any, names: Mapping[Var, Var]) -> Node:
+    def _seen(self, node: Node, s: Any, names: Mapping[Var, Node]) -> Node:
         """An abstract expression over the detailed state."""
         match node:
             case Var():
@@ -242,4 +343,4 @@ def _for_all(field: Field, body: Callable[[Field, tuple[Var, ...]], Node]) -> No
     return node
 
 
-__all__ = ["BEGINS", "REFINES", "Refinement", "never_name"]
+__all__ = ["BEGINS", "REFINES", "Refinement", "Taken", "never_name", "takes"]

@@ -1,7 +1,8 @@
 """What else is true of every reachable state of the publication protocol, for the sake of its proof.
 
-Three groups: where the program may be (`errand_has_its_stages` and on), what the record has (`target_follows_parent`
-and on), what engines hold (`healthy_engines_hold_the_load` and on). Each lemma names an obligation that fails without
+Four groups: where the program may be (`errand_has_its_stages` and on), what the record has (`target_follows_parent`
+and on), what engines hold (`healthy_engines_hold_the_load` and on), and what the ideal sees (`running_kv_has_its_own`
+and on). Each lemma names an obligation that fails without
 it, and tells in a sentence how.
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 from spec.lang import Bool, all_of, any_of, forall, ite
 from spec.lang.lemmas import Lemmas
-from spec.publication.properties import moves_bytes, repairs, serves_committed
+from spec.lang.refinement import BEGINS, REFINES
+from spec.publication.properties import committed_content, moves_bytes, repairs, serves_committed
 from spec.publication.state import (
     INCUMBENT,
     PUBLISHED,
@@ -28,6 +30,7 @@ from spec.publication.state import (
     Slot,
     Stage,
     State,
+    generates,
     live,
     publication,
     up,
@@ -443,6 +446,41 @@ def nobody_works_while_memory_is_out(s: State) -> Bool:
     )
 
 
+# What the ideal sees
+
+
+@lemma(
+    breaks=(REFINES, "pause"),
+    without="An engine generates, and none of its request's KV is its own weights': a pause takes away what they add.",
+)
+def running_kv_has_its_own(s: State) -> Bool:
+    """Where an engine generates, its own weights made some of the request's KV."""
+    return forall(Engine, lambda e: generates(s, e).implies(s.kv[e, s.weights[e]]))
+
+
+@lemma(
+    breaks=(REFINES, "commit_head"),
+    without="A tree holds an entry of bytes that are not released yet: the head moves, and it can be reused.",
+)
+def nothing_is_ahead_of_the_head(s: State) -> Bool:
+    """No KV, and no entry of a tree, was made by newer bytes than those that are released."""
+    return forall(
+        Engine,
+        lambda e: forall(Content, lambda c: (s.kv[e, c] | s.made_by[e, c]).implies(c <= committed_content(s))),
+    )
+
+
+@lemma(
+    breaks=(REFINES, "commit_head"),
+    without="Under retract, a request runs on a paused engine while the head moves, and keeps its KV.",
+)
+def commits_meet_nobody(s: State) -> Bool:
+    """Under retract, no request runs while a load that is published waits for its commit."""
+    return ((s.disk_status == Marker.READY_TO_COMMIT) & (s.mode == Mode.RETRACT)).implies(
+        forall(Engine, lambda e: s.request[e] != Request.RUNNING)
+    )
+
+
 LEMMAS.rest(
     {
         "no_stale_hit": ("empty_slots_hold_nothing", "work_only_on_committed"),
@@ -630,11 +668,44 @@ LEMMAS.rest(
             "barrier_stands",
             "memory_is_out_behind_the_barrier",
         ),
+        "running_kv_has_its_own": ("nobody_schedules_during_transfer", "errand_has_its_stages"),
+        "nothing_is_ahead_of_the_head": (
+            "uniform_when_serving",
+            "memory_mirrors_disk",
+            "empty_slots_hold_nothing",
+            "crash_forgets",
+            "stage_has_its_status",
+            "contents_grow",
+            "head_is_recorded",
+            "work_only_on_committed",
+        ),
+        "commits_meet_nobody": ("empty_slots_hold_nothing", "work_only_on_committed", "barrier_stands"),
         "no_dead_end": (
             "memory_mirrors_disk",
             "errands_end_clean",
             "errand_has_its_status",
             "stages_fit_the_configuration",
+        ),
+        BEGINS: (),
+        REFINES: (
+            "sharing_only_with_retract",
+            "retract_keeps_kv_pure",
+            "provenance_is_complete",
+            "nobody_schedules_during_transfer",
+            "uniform_when_serving",
+            "memory_mirrors_disk",
+            "empty_slots_hold_nothing",
+            "crash_forgets",
+            "errand_has_its_stages",
+            "stage_has_its_status",
+            "target_follows_parent",
+            "contents_grow",
+            "head_is_recorded",
+            "work_only_on_committed",
+            "cached_only_shared",
+            "running_kv_has_its_own",
+            "nothing_is_ahead_of_the_head",
+            "commits_meet_nobody",
         ),
     }
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from spec.lang import Bool, all_of, any_of, forall
 from spec.lang.lemmas import Lemmas
+from spec.lang.refinement import BEGINS, REFINES
 from spec.serving.state import (
     NO_LOAD,
     Adapter,
@@ -226,5 +227,16 @@ LEMMAS.rest(
         "stamps_are_past": ("results_keep_their_label",),
         "reports_begin_empty": ("provenance_is_complete",),
         "no_dead_end": ("nothing_is_left_to_compute",),
+        BEGINS: (),
+        REFINES: (
+            "tree_is_fresh",
+            "flush_point",
+            "kept_kv_is_pure",
+            "provenance_is_complete",
+            "configuration_may_run",
+            "cached_only_shared",
+            "nothing_is_left_to_compute",
+            "answered_ones_name_nothing",
+        ),
     }
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,9 @@ from benchmarks import pubmodel
 from model_check.evaluate import Space
 from model_check.explore import explore
 from model_check.export import promela
+from model_check.export.formulas import WIDTH
 from model_check.export.spin import verify
+from model_check.process import run, tool
 from model_check.record import DEAD_END, Claims
 from model_check.search import Search
 from reef_ref.cli.catalogue import PROTOCOLS, find_protocol, find_scope, known_mutants
@@ -42,7 +46,7 @@ def found_here(space: Space) -> tuple[int, frozenset[str]]:
     failed: set[str] = set()
     while True:
         claims = Claims(goals=tuple(failing.values()), steps=tuple(claim.node for claim in stepwise))
-        search = Search(space, claims, (), workers=1, memory=1 << 28, effort=0)
+        search = Search(space, claims, (), workers=1, memory=1 << 28, effort=0, beyond=False)
         while search.level():
             continue
         search.close()
@@ -87,7 +91,7 @@ MUTANTS = [(name, mutant) for name in PROTOCOLS for mutant in list(known_mutants
 def test_mutants_violate_the_same_properties(name: str, mutant: str) -> None:
     wrong = known_mutants(name)[mutant].build()
     scope = find_scope(name, SMALL.get(name, "smoke"), wrong)
-    found = verify(Space(wrong, scope))
+    found = verify(Space(wrong, scope), quick=True)
     assert (found.states, found.violated) == found_here(Space(wrong, scope))
 
 
@@ -96,7 +100,7 @@ def test_mutants_that_are_exported_are_not_all_harmless() -> None:
     """Comparing nothing with nothing would prove little."""
     name, mutant = "publication", "no-flush"
     wrong = known_mutants(name)[mutant].build()
-    found = verify(Space(wrong, find_scope(name, SMALL[name], wrong)))
+    found = verify(Space(wrong, find_scope(name, SMALL[name], wrong)), quick=True)
     assert known_mutants(name)[mutant].breaks in found.violated
 
 
@@ -105,7 +109,7 @@ def test_mutants_that_are_exported_are_not_all_harmless() -> None:
 def test_the_common_model(bug: int) -> None:
     """Which also has a text written by hand."""
     model, scope = pubmodel.build(bug), pubmodel.scope(2, 3, 3)
-    found = verify(Space(model, scope))
+    found = verify(Space(model, scope), quick=True)
     states, violated = found_here(Space(model, scope))
     assert (found.states, found.violated) == (states, violated)
     assert bool(violated) == bool(bug)
@@ -118,9 +122,24 @@ def test_faults_are_counted() -> None:
     """A scope's bound on faults cuts the same steps."""
     protocol = find_protocol("publication")
     scope = find_scope("publication", "Engine=1,Load=1,Content=1,faults=1", protocol)
-    found = verify(Space(protocol, scope))
+    found = verify(Space(protocol, scope), quick=True)
     ours = explore(protocol, scope, symmetry=False, workers=1)
     assert (found.states, found.steps) == (ours.states, ours.steps)
+
+
+MANY = "Engine=6,Load=8,Content=9"
+"""A world in which what is true in every state is more text than SPIN takes for one inline."""
+
+
+@with_spin
+@pytest.mark.parametrize(("name", "scope"), [*itertools.product(PROTOCOLS, ("pr", "nightly")), ("publication", MANY)])
+def test_spin_reads_larger_worlds_as_well(name: str, scope: str, tmp_path: Path) -> None:
+    """No line is so long, and none ends so, that SPIN takes it for something else."""
+    protocol = find_protocol(name)
+    text = promela.promela(Space(protocol, find_scope(name, scope, protocol)))
+    assert max(map(len, text.splitlines())) <= 2 * WIDTH
+    (tmp_path / "model.pml").write_text(text)
+    run([tool("spin"), "-o2", "-DREPORT", "-DSTATES", "-a", "model.pml"], limit=60, folder=tmp_path)
 
 
 def test_words_of_promela_get_another_name() -> None:

@@ -22,6 +22,7 @@ from spec.publication import publication
 from spec.publication.lemmas import LEMMAS as PUBLICATION
 from spec.publication.mutants import MUTANTS as PUBLICATION_MUTANTS
 from spec.publication.scopes import SMOKE as PUBLICATION_SMOKE
+from spec.refinement import REFINEMENTS
 from spec.serving import serving
 from spec.serving.lemmas import LEMMAS as SERVING
 from spec.serving.mutants import MUTANTS as SERVING_MUTANTS
@@ -37,7 +38,7 @@ PROTOCOLS: dict[str, tuple[Protocol, Lemmas, Mutants, Scope]] = {
 
 def theory(name: str) -> Theory:
     protocol, lemmas, _, _ = PROTOCOLS[name]
-    return Theory.of(protocol, lemmas)
+    return Theory.of(protocol, lemmas, REFINEMENTS.get(name))
 
 
 @cache
