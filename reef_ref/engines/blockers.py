@@ -31,8 +31,8 @@ _COUNTS = re.compile(r"#queue-req: (\d+), #running-req: (\d+)")
 def blocker_of(refusal: str) -> Blocker:
     """What a refusal's text names.
 
-    SGLang 0.5.23 answers only that the flush failed (`http_server.py`, `flush_cache`): what was in the way stands in its
-    log, by the counts of `scheduler.py`, `flush_cache`, and where both are zero not even there.
+    SGLang 0.5.23 answers only that the flush failed (`http_server.py`, `flush_cache`): what was in the way stands in
+    its log, by the counts of `scheduler.py`, `flush_cache`, and where both are zero not even there.
     """
     text = refusal.lower()
     if counts := _COUNTS.search(text):

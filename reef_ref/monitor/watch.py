@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from model_check.explain import Verdict
 from reef_ref import events
@@ -82,6 +82,13 @@ class Status:
     def held(self, engine: int) -> bool:
         """Whether somebody may keep an engine from generating."""
         return bool(self.latched) or self.engines[engine].paused is not None
+
+    def plain(self) -> dict[str, Any]:
+        """The same, of types that JSON has."""
+        fields = asdict(self)
+        for engine in fields["engines"].values():
+            engine["freshness"] = engine["freshness"].value
+        return fields
 
 
 class Monitor:
