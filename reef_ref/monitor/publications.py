@@ -68,12 +68,11 @@ class PartName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """From `start` to `end`, in seconds of the coordinator's clock; `whole` where its last event was told."""
+    """From `start` to `end`, in seconds of the coordinator's clock."""
 
     name: PartName
     start: float
     end: float
-    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,10 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One that has ended. Times as in `Part`; `job` and `load_id` are empty where they were not told."""
+    """One that has ended. Times as in `Part`; `job` and `load_id` are empty where they were not told.
+
+    `broken` is whether it ended within its last part, for `reason`.
+    """
 
     source: str
     errand: Errand
@@ -93,6 +95,7 @@ class Publication:
     start: float
     end: float
     parts: tuple[Part, ...]
+    broken: bool
     job: str
     load_id: str
     reason: str
@@ -119,15 +122,6 @@ _PART_OF: dict[type[Event], PartName] = {
         (events.Acknowledge, events.RecordHead, events.ContinueGeneration, events.AllContinued), PartName.COMMIT
     ),
 }
-_LAST = (
-    events.AllFlushed,
-    events.AllRebuilt,
-    events.AllReleased,
-    events.AllSent,
-    events.AllKvBack,
-    events.Verify,
-    events.AllContinued,
-)
 _PART_OF_CALL = {
     "pause": PartName.BARRIER,
     "flush": PartName.BARRIER,
@@ -231,10 +225,9 @@ class Publications:
                     self._open.load_id = load_id
                 case events.RecordReady(job=job) | events.RecordComplete(job=job):
                     self._open.job = job
-        barrier = self._passed(line)
-        if barrier is not None:
+        if (barrier := self._passed(line)) is not None:
             yield barrier
-        self._note(event, at, whole=barrier is not None)
+        self._note(event, at)
         if isinstance(event, events.AllContinued):
             self.pending = False
             yield from self._end(Outcome.SERVED, at, "")
@@ -267,7 +260,7 @@ class Publications:
         self._barrier = None
         return passed
 
-    def _note(self, event: Event, at: float, *, whole: bool) -> None:
+    def _note(self, event: Event, at: float) -> None:
         """Put an event into the part that it belongs to."""
         if self._open is None:
             return
@@ -280,12 +273,11 @@ class Publications:
             name = _PART_OF[type(event)]
         else:
             return
-        whole = whole or isinstance(event, _LAST)
         known = self._open.parts[-1] if self._open.parts else None
         if known is not None and known.name is name:
-            self._open.parts[-1] = Part(name, known.start, at, whole)
+            self._open.parts[-1] = Part(name, known.start, at)
         else:
-            self._open.parts.append(Part(name, self._at, at, whole))
+            self._open.parts.append(Part(name, self._at, at))
 
     def _end(self, outcome: Outcome, at: float, reason: str) -> Iterator[Publication]:
         if (ended := self._open) is not None:
@@ -297,6 +289,7 @@ class Publications:
                 ended.start,
                 at,
                 tuple(ended.parts),
+                bool(ended.parts) and outcome not in (Outcome.SERVED, Outcome.WRITE_FAILED),
                 ended.job,
                 ended.load_id,
                 reason,

@@ -109,7 +109,7 @@ class Spans:
         within = set_span_in_context(span)
         for part in publication.parts:
             child = self._tracer.start_span(part.name.value, within, start_time=at(part.start))
-            if not part.whole:
+            if publication.broken and part is publication.parts[-1]:
                 child.set_status(Status(StatusCode.ERROR, publication.reason))
             child.end(at(part.end))
         span.end(at(publication.end))
