@@ -15,7 +15,9 @@ from tests.conformance.explore import Scenario, run
 from tests.conformance.world import Checkpoints, Layout
 
 
-def trace(folder: Path, layout: Layout, wishes: Sequence[bool], faults: Mapping[int, Fault] | None = None) -> list[Line]:
+def trace(
+    folder: Path, layout: Layout, wishes: Sequence[bool], faults: Mapping[int, Fault] | None = None
+) -> list[Line]:
     """Everything that is told of a whole life: it starts, trains and publishes each job, and settles."""
     loop = VirtualTimeLoop()
     try:

@@ -67,7 +67,22 @@ FAULTS = [
     ("update", Fault.ENGINE_DIES_BEFORE, Outcome.ENGINE_DEAD, PartName.TRANSFER),
     ("update", Fault.CRASH_BEFORE, Outcome.INTERRUPTED, PartName.BARRIER),
 ]
-UNDISTURBED = "pause pause flush flush write write update update report report checksum checksum write write".split()
+UNDISTURBED = [
+    "pause",
+    "pause",
+    "flush",
+    "flush",
+    "write",
+    "write",
+    "update",
+    "update",
+    "report",
+    "report",
+    "checksum",
+    "checksum",
+    "write",
+    "write",
+]
 """Calls of the publication of a first job, from the first on."""
 FIRST = 18
 """The number of the first of them in a life of two engines."""
