@@ -30,6 +30,9 @@ def trace(
     return list(outcome.lines)
 
 
+STARTED = {"able_to_share": True, "problems": (), "verdicts": (), "idle": "retract"}
+
+
 class Rank:
     """One rank's process, telling as the plugin does."""
 
@@ -46,15 +49,8 @@ class Rank:
         return Beat(**self._source, time=0.0, number=self.number, dropped=0, counters=counters)
 
     def start(self, load_id: str = "a:1", *, sharing: bool = True, watched: bool = True) -> RankEvent:
-        return self(
-            rank_events.Start,
-            able_to_share=True,
-            sharing=sharing,
-            problems=(),
-            verdicts=(),
-            idle="retract",
-            provenance={"mode": "report", "load_id": load_id} if watched else None,
-        )
+        provenance = {"mode": "report", "load_id": load_id} if watched else None
+        return self(rank_events.Start, **STARTED, sharing=sharing, provenance=provenance)
 
     def publication(self, epoch: int, load_id: str) -> Iterator[RankEvent]:
         """What a rank tells of a publication that keeps the protocol."""
