@@ -212,7 +212,7 @@ class Monitor:
         self._told.append(f"{line.number}. {called(line.event)}")
         if isinstance(line.event, events.Die | events.Retire | events.EmptySlot):
             # Whatever its ranks did not tell, they will not tell any more.
-            self._ranks[line.event.engine].clear()
+            self._ranks.get(line.event.engine, {}).clear()
         if self._validator.judge(line) is Verdict.INEXPLICABLE and (finding := self._validator.finding) is not None:
             self._violated(_as_violation(finding, tuple(self._told)))
             self._forget(f"event {line.number} of {line.source} has no place in the protocol")

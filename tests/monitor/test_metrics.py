@@ -355,6 +355,19 @@ def test_what_did_not_come_right_is_counted() -> None:
     assert watched.counted()["reef_ref_lines_unreadable_total"] == 1
 
 
+@pytest.mark.parametrize(
+    "event", [events.Retire(9), events.Die(-1, ()), events.EmptySlot(2), events.Flush(7)], ids=repr
+)
+def test_an_event_of_an_engine_that_there_is_not_is_unreadable(event: Event) -> None:
+    """And no more than that: the monitor goes on, and the event is in no other count."""
+    watched = Watched(2)
+    watched.feed(Line("coordinator:a", 1, 0.0, events.Restart((0, 1))), Line("coordinator:a", 2, 1.0, event))
+    watched.feed(Line("coordinator:a", 3, 2.0, events.AllPaused()))
+    counted = watched.counted()
+    assert counted["reef_ref_lines_unreadable_total"] == 1
+    assert counted['reef_ref_events_total{source="coordinator"}'] == 2
+
+
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_every_property_has_its_series_from_the_beginning(name: str) -> None:
     """So that its first violation is an increase."""
