@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 from reef_ref import events
+from reef_ref.engines.blockers import blocker_of
 from reef_ref.engines.errors import EngineError, EngineLost, EngineTimeout, EngineUnreachable, UpdateFailed
-from reef_ref.engines.interface import ALL_REGIONS, Engine, PauseMode, Region, WeightState
+from reef_ref.engines.interface import ALL_REGIONS, Engine, Flush, PauseMode, Region, WeightState
 from reef_ref.health import HealthMonitor, Slots
 from reef_ref.load_id import LoadId
 from reef_ref.residency import Adapter, Residency
@@ -216,8 +217,12 @@ class Control:
         )
         self._tell(events.AllPaused)
         if mode is PauseMode.RETRACT:
-            await self._all("flush", bounds.flush_s, lambda e: e.flush(), lambda n, _: self._tell(events.Flush, n))
+            await self._all("flush", bounds.flush_s, lambda e: e.flush(), self._flushed)
             self._tell(events.AllFlushed)
+
+    def _flushed(self, slot: int, flush: Flush) -> None:
+        blocker = "" if flush.last_refusal is None else blocker_of(flush.last_refusal).value
+        self._tell(events.Flush, slot, flush.refusals, blocker)
 
     async def rebuild(self) -> None:
         """Start an engine in every empty slot, with the adapters that all engines hold.

@@ -87,7 +87,10 @@ class AllPaused(Event):
 
 @dataclass(frozen=True, slots=True)
 class Flush(OfEngine):
-    """The engine's prefix cache is empty."""
+    """The engine's prefix cache is empty, after `refusals`; `blocker` is what the last of them named (`Blocker`)."""
+
+    refusals: int = 0
+    blocker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,11 +477,15 @@ _HEAD = [(field.name, get_type_hints(Line)[field.name]) for field in dataclasses
 
 
 def _wire(kind: type[Event]) -> type[msgspec.Struct]:
-    """An event's line as it is written: the line's own fields first, then the event's, then the schema."""
-    fields = [(field.name, get_type_hints(kind)[field.name]) for field in dataclasses.fields(kind)]
+    """An event's line: the line's own fields first, then the schema, then the event's, of which some may be missing."""
+    hints = get_type_hints(kind)
+    fields = [
+        (field.name, hints[field.name], msgspec.NODEFAULT if field.default is dataclasses.MISSING else field.default)
+        for field in dataclasses.fields(kind)
+    ]
     return msgspec.defstruct(
         kind.__name__,
-        [*_HEAD, *fields, ("schema", Literal[SCHEMA])],
+        [*_HEAD, ("schema", Literal[SCHEMA]), *fields],
         tag_field="event",
         tag=kind.name(),
         forbid_unknown_fields=True,
@@ -499,7 +506,7 @@ def read_line(text: str | bytes) -> Line:
         wire = _DECODE(text)
     except (ValueError, RecursionError) as error:
         raise MalformedEvent(_why(text, error)) from error
-    source, number, at, *fields, _ = msgspec.structs.astuple(wire)
+    source, number, at, _, *fields = msgspec.structs.astuple(wire)
     return Line(source, number, at, _KINDS[type(wire)](*fields))
 
 

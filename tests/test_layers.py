@@ -76,6 +76,7 @@ def test_a_forbidden_import_is_seen(tmp_path: Path) -> None:
 
 PACKAGES = ("spec", "model_check", "reef_ref")
 HOMES = {
+    **dict.fromkeys(("prometheus_client", "starlette", "uvicorn", "structlog", "opentelemetry"), ("reef_ref/monitor",)),
     **dict.fromkeys(("numpy", "scipy", "llvmlite", "networkx", "z3"), ("model_check",)),
     "ray": ("reef_ref/cli/cluster.py", "reef_ref/engines"),
     **dict.fromkeys(

@@ -56,6 +56,11 @@ class RankWatch:
         return Freshness.UNKNOWN if self._silent and self._known[0] is Freshness.FRESH else self._known[0]
 
     @property
+    def sharing(self) -> bool | None:
+        """Whether its tree shares prefixes; none where that was not heard."""
+        return self._sharing
+
+    @property
     def why(self) -> str:
         """Why it is not fresh; empty where it is."""
         return self._silent if self._silent and self._known[0] is Freshness.FRESH else self._known[1]

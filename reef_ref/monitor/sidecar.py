@@ -28,7 +28,11 @@ LOOK_S = 0.25
 
 
 class Observer(Protocol):
-    """Sees what a sidecar takes and finds. It must not raise and must not wait."""
+    """Sees what a sidecar takes and finds. It must not raise and must not wait.
+
+    What was told comes once, in the order in which it is judged (`reef_ref.monitor.order`); a gap in a source's numbers
+    is something that was lost.
+    """
 
     def line(self, line: Line) -> None:
         """Something a coordinator told."""
@@ -90,7 +94,7 @@ class Sidecar:
     patience: Patience = Patience()
 
     def __post_init__(self) -> None:
-        self._monitor = Monitor(self.engines, self._violation)
+        self._monitor = Monitor(self.engines, self._violation, on_line=self._line, on_rank=self._rank)
         self._responses: Responses | None = None
         self._heard: dict[int, float] = {}
         self._unreadable = 0
@@ -147,10 +151,7 @@ class Sidecar:
             if _of_a_rank(raw):
                 self._take_rank(read_rank_event(raw), engine)
             else:
-                line = read_line(raw)
-                self._monitor.coordinator(line)
-                for observer in self.observers:
-                    observer.line(line)
+                self._monitor.coordinator(read_line(raw))
         except (MalformedEvent, MalformedRankEvent, Unreadable) as error:
             self._unreadable += 1
             for observer in self.observers:
@@ -163,8 +164,6 @@ class Sidecar:
             raise MalformedRankEvent(message)
         self._monitor.rank(slot, event)
         self._heard[slot] = asyncio.get_running_loop().time()
-        for observer in self.observers:
-            observer.rank(slot, event)
 
     async def _look(self) -> None:
         """Give up what has taken too long."""
@@ -181,6 +180,14 @@ class Sidecar:
             for engine, heard in self._heard.items():
                 if now() - heard > self.patience.silence_s:
                     self._monitor.silent(engine, f"nothing was heard of it for {self.patience.silence_s:g} s")
+
+    def _line(self, line: Line) -> None:
+        for observer in self.observers:
+            observer.line(line)
+
+    def _rank(self, engine: int, event: RankEvent) -> None:
+        for observer in self.observers:
+            observer.rank(engine, event)
 
     def _violation(self, violation: Violation) -> None:
         for observer in self.observers:

@@ -13,10 +13,10 @@ the engines and by what may be the case, never by how long it runs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from model_check.explain import Verdict
 from reef_ref import events
@@ -39,7 +39,8 @@ OBJECTIONS = 3
 class EngineStatus:
     """What is known of one engine, over all of its ranks: the worst of them.
 
-    `sources` names its ranks' processes, `load_id` what all of them run on, if that is one and the same.
+    `sources` names its ranks' processes, `load_id` what all of them run on, if that is one and the same. `sharing` is
+    whether any of them shares prefixes; none where that was not heard of all.
     """
 
     freshness: Freshness
@@ -47,6 +48,7 @@ class EngineStatus:
     load_id: str | None
     paused: str | None
     sources: tuple[str, ...]
+    sharing: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,13 @@ class Status:
         """Whether somebody may keep an engine from generating."""
         return bool(self.latched) or self.engines[engine].paused is not None
 
+    def plain(self) -> dict[str, Any]:
+        """The same, of types that JSON has."""
+        fields = asdict(self)
+        for engine in fields["engines"].values():
+            engine["freshness"] = engine["freshness"].value
+        return fields
+
 
 class Monitor:
     """Judges what it is told. Not thread-safe: one thread feeds it.
@@ -88,14 +97,23 @@ class Monitor:
     Args:
         engines: how many slots the deployment has.
         on_violation: called with each violation, at once.
+        on_line, on_rank: called with what was told, each once and in the order in which it is judged.
         window: how many events may wait for one that is missing.
     """
 
     def __init__(
-        self, engines: int, on_violation: Callable[[Violation], None] = lambda _: None, *, window: int = 256
+        self,
+        engines: int,
+        on_violation: Callable[[Violation], None] = lambda _: None,
+        *,
+        on_line: Callable[[Line], None] = lambda _: None,
+        on_rank: Callable[[int, RankEvent], None] = lambda _, __: None,
+        window: int = 256,
     ) -> None:
         self._engines = engines
         self._on_violation = on_violation
+        self._on_line = on_line
+        self._on_rank = on_rank
         self._lines: Sequencer[Line] = Sequencer(window)
         self._rank_events: Sequencer[tuple[int, RankEvent]] = Sequencer(window)
         self._ranks: dict[int, dict[int, RankWatch]] = {engine: {} for engine in range(engines)}
@@ -126,6 +144,7 @@ class Monitor:
             watch.heard()
         if isinstance(event, Beat):
             self._each(self._rank_events.reached(source, event.number), self._judge_rank)
+            self._on_rank(engine, event)
             return
         self._each(self._rank_events.put(Numbered(source, event.number, (engine, event))), self._judge_rank)
 
@@ -174,6 +193,7 @@ class Monitor:
             loads.pop() if len(loads) == 1 else None,
             pauses.pop() if len(pauses) == 1 else None,
             tuple(watch.source for watch in ranks),
+            _any_of(watch.sharing for watch in ranks),
         )
 
     # How it is judged
@@ -192,10 +212,11 @@ class Monitor:
         self._told.append(f"{line.number}. {called(line.event)}")
         if isinstance(line.event, events.Die | events.Retire | events.EmptySlot):
             # Whatever its ranks did not tell, they will not tell any more.
-            self._ranks[line.event.engine].clear()
+            self._ranks.get(line.event.engine, {}).clear()
         if self._validator.judge(line) is Verdict.INEXPLICABLE and (finding := self._validator.finding) is not None:
             self._violated(_as_violation(finding, tuple(self._told)))
             self._forget(f"event {line.number} of {line.source} has no place in the protocol")
+        self._on_line(line)
 
     def _forget(self, reason: str) -> None:
         """Go on from the next settled state."""
@@ -218,6 +239,7 @@ class Monitor:
         watch = watches[event.rank]
         for violation in watch.feed(event):
             self._violated(violation)
+        self._on_rank(engine, event)
 
     def _violated(self, violation: Violation) -> None:
         self._violations += 1
@@ -225,6 +247,12 @@ class Monitor:
 
 
 _WORST_FIRST = (Freshness.STALE, Freshness.UNKNOWN, Freshness.FRESH)
+
+
+def _any_of(answers: Iterable[bool | None]) -> bool | None:
+    """Whether one is true; none where that is not known."""
+    found = set(answers)
+    return True if True in found else None if None in found else False
 
 
 def _as_violation(finding: Finding, story: tuple[str, ...]) -> Violation:

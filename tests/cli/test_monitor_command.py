@@ -29,7 +29,7 @@ def monitor(*options: str) -> Iterator[subprocess.Popen[str]]:
         [sys.executable, "-m", "reef_ref.cli", "monitor", "--engines", "2", *options], stdout=subprocess.PIPE, text=True
     )
     try:
-        assert said(process) == {"monitor": "watching"}
+        assert said(process)["monitor"] == "watching"
         yield process
     finally:
         process.kill()

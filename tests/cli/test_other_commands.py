@@ -22,6 +22,11 @@ HEAVY = (
     "rich",
     "torch",
     "sglang",
+    "prometheus_client",
+    "starlette",
+    "structlog",
+    "uvicorn",
+    "opentelemetry",
     "model_check",
     "spec.publication",
 )
