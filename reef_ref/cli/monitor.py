@@ -56,8 +56,8 @@ def monitor(
 ) -> int:
     """Judge what coordinators and engines tell, while it happens, and react to what is wrong.
 
-    Writes one line of JSON for each thing found, and the status at the end. What was not seen is unknown, never fresh.
-    Ends when it is stopped (SIGINT, SIGTERM).
+    Writes one line of JSON for each thing found, and the status at the end, and whenever it is sent SIGUSR1. What was
+    not seen is unknown, never fresh. Ends when it is stopped (SIGINT, SIGTERM).
 
     Exit status: 0 nothing was violated and all was seen, 1 violated, 2 bad usage or input, 3 something was not seen.
     """
@@ -82,8 +82,7 @@ def monitor(
         first = next(_leaves(errors))
         where = f"{first.filename}: " if first.filename else ""
         raise Trouble(f"monitor: {where}{first.strerror or first}") from None
-    status = sidecar.status()
-    log.say("status", {**_plain(asdict(status)), "unreadable": sidecar.unreadable})
+    status = _say_status(sidecar, log)
     if status.counts.violations:
         return Status.VIOLATED
     return Status.UNDETERMINED if status.counts.lost or sidecar.unreadable else Status.HOLDS
@@ -93,6 +92,7 @@ async def _watch(sidecar: Sidecar, log: _Log, until: Until) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, _say_status, sidecar, log)
     if until is Until.VIOLATION:
         log.on_response = stop.set
     task = asyncio.create_task(sidecar.run(lambda: log.say("watching", {})))
@@ -104,6 +104,12 @@ async def _watch(sidecar: Sidecar, log: _Log, until: Until) -> None:
     await sidecar.catch_up()
     task.cancel()
     await asyncio.gather(task, stopped, return_exceptions=True)
+
+
+def _say_status(sidecar: Sidecar, log: _Log) -> Any:
+    status = sidecar.status()
+    log.say("status", {**_plain(asdict(status)), "unreadable": sidecar.unreadable, "reacting": sidecar.reacting})
+    return status
 
 
 class _Log:
