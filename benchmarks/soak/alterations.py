@@ -42,7 +42,9 @@ def _parts(coordinator: Coordinator) -> tuple[Control, Publication, Journal, eve
     return coordinator._control, coordinator._publication, coordinator._journal, coordinator._tell
 
 
-def _barrier(coordinator: Coordinator, flushed: Callable[[tuple[int, ...]], tuple[int, ...]], *, all_flushed: bool) -> Any:
+def _barrier(
+    coordinator: Coordinator, flushed: Callable[[tuple[int, ...]], tuple[int, ...]], *, all_flushed: bool
+) -> Any:
     control, _, _, tell = _parts(coordinator)
 
     async def barrier() -> None:

@@ -1,0 +1,149 @@
+"""Injects one violation, and says what came of it: who noticed what, how fast, what was done, and what lived on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.soak.acts import VICTIM, Act, Field
+from benchmarks.soak.clients import PROBE, Answers, request
+from benchmarks.soak.relay import Relay
+from benchmarks.soak.watcher import Seen, Watcher
+from reef_ref.engines.errors import EngineError
+from reef_ref.engines.interface import Generation
+from reef_ref.engines.sglang_engine import SGLangEngine
+
+__all__ = ["Injector", "Outcome", "known_again"]
+
+NOTICE_S = 60.0
+REST_S = 90.0
+LONG = 5
+"""The prompt of requests that are in flight."""
+LONG_TOKENS = 120
+FLIGHT_S = 180.0
+ROUNDS = 3
+"""Publications after which everything must be known again."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an act.
+
+    Attributes:
+        act, by: its name, and by whom.
+        property: what was found violated; none: it was missed.
+        events: events of the source from the beginning of the act to the one that shows it, that one included; none
+            where nobody counted.
+        seconds: from the beginning of the act to the monitor's line.
+        reaction: what the monitor did.
+        faults: what was not as it must be.
+    """
+
+    act: str
+    by: str
+    property: str | None
+    events: int | None
+    seconds: float
+    reaction: str
+    faults: tuple[str, ...] = ()
+
+
+@dataclass
+class Injector:
+    """Injects into one deployment that its monitor watches; `relay` counts events, where there is one."""
+
+    field: Field
+    watcher: Watcher
+    engines: Sequence[SGLangEngine]
+    answers: Answers
+    relay: Relay | None = None
+
+    async def inject(self, act: Act, *, in_flight: bool = True) -> Outcome:
+        """Do it, see what is noticed and done, and bring the deployment back to where it was."""
+        faults: list[str] = []
+        flight = await self._in_flight() if in_flight else []
+        last = dict(self.relay.last) if self.relay is not None else {}
+        began = time.monotonic()
+        await act.do(self.field)
+        seen = await self.watcher.found(began, {act.shows}, NOTICE_S)
+        if not await self.watcher.at_rest(REST_S):
+            faults.append("the monitor's reaction did not end")
+        reaction = self._reaction(began)
+        if act.alone and seen is not None:
+            faults += [f"after the reaction alone: {fault}" for fault in await self._wrong(VICTIM)]
+        await self.field.stage.publish()
+        faults += await self._landed(flight)
+        faults += await known_again(self.watcher, self.field)
+        for slot in range(len(self.engines)):
+            faults += await self._wrong(slot)
+        allowed = {act.shows, *act.follows}
+        faults += [f"also: {v.why}" for v in self.watcher.violations if v.at >= began and v.property not in allowed]
+        if seen is None:
+            return Outcome(act.name, act.by, None, None, 0.0, reaction, ("missed", *faults))
+        return Outcome(
+            act.name, act.by, seen.property, self._events(seen, last), seen.at - began, reaction, tuple(faults)
+        )
+
+    def _events(self, seen: Seen, last: Mapping[str, int]) -> int | None:
+        return None if self.relay is None else seen.number - last.get(seen.source, 0)
+
+    def _reaction(self, since: float) -> str:
+        """The strongest that was done about it."""
+        order = ("report", "fence", "retire", "halt")
+        done = [one for one in self.watcher.reactions if one.at >= since]
+        best = max(done, key=lambda one: (one.done, order.index(one.reaction)), default=None)
+        return "none" if best is None else best.reaction + ("" if best.done else " failed")
+
+    async def _in_flight(self) -> list[asyncio.Task[Generation]]:
+        tasks = [asyncio.create_task(engine.generate(request(LONG, LONG_TOKENS))) for engine in self.engines]
+        await asyncio.sleep(0.3)
+        return tasks
+
+    async def _landed(self, flight: list[asyncio.Task[Generation]]) -> list[str]:
+        """Requests that were there before must be answered, in full."""
+        faults = []
+        for task in flight:
+            try:
+                async with asyncio.timeout(FLIGHT_S):
+                    answer = await task
+            except (TimeoutError, EngineError) as error:
+                faults.append(f"a request in flight was lost: {error or type(error).__name__}")
+            else:
+                if len(answer.output_ids) != LONG_TOKENS:
+                    faults.append(f"a request in flight got {len(answer.output_ids)} of {LONG_TOKENS} tokens")
+        return faults
+
+    async def _wrong(self, slot: int) -> list[str]:
+        """What is wrong with an engine: twice the same question, the second time from a reused prefix."""
+        told = self.watcher.told
+        found = [await self.engines[slot].generate(request(PROBE)) for _ in range(2)]
+        status = await self.watcher.status()
+        faults = []
+        if not all(self.answers.right(answer, PROBE, self.field.stage.content) for answer in found):
+            faults.append(f"engine {slot} answers wrongly")
+        if not found[1].cached_tokens:
+            faults.append(f"engine {slot} reuses nothing")
+        if (fresh := status["engines"][str(slot)])["freshness"] != "fresh":
+            faults.append(f"engine {slot} is {fresh['freshness']}: {fresh['why']}")
+        if self.watcher.told != told:
+            faults.append(f"engine {slot}: {self.watcher.violations[-1].why}")
+        return faults
+
+
+async def known_again(watcher: Watcher, field: Field, engines: Sequence[int] = (0, 1)) -> list[str]:
+    """Publish until the monitor knows everything again; what it does not, after `ROUNDS` publications."""
+    faults: list[str] = []
+    for round_ in range(ROUNDS + 1):
+        if round_:
+            await field.stage.publish()
+        status = await watcher.status()
+        faults = [] if status["deployment"] else ["the deployment is not known again"]
+        for slot in engines:
+            one = status["engines"][str(slot)]
+            if one["freshness"] != "fresh":
+                faults.append(f"engine {slot} is not known to be fresh again: {one['freshness']}, {one['why']}")
+        if not faults:
+            return []
+    return faults
