@@ -1,6 +1,6 @@
 """Every kind of violation, injected into real engines: ``python -m benchmarks.soak.injected [--keep]``.
 
-Prints who noticed what, how fast, and what was done about it, and ends 1 where something was missed, or lost that should
+Prints who noticed what, how fast, and what was done about it; ends 1 where something was missed, or lost that should
 live. ``--keep`` writes the README's section. It takes a few minutes.
 """
 

@@ -107,12 +107,12 @@ async def provenance_off(folder: Path, models: Models) -> Outcome:
         began = time.monotonic()
         settings = watched.told(EngineConfiguration(provenance="off"), models, port)
         async with serve(settings) as server:
-            seen = await watched.watcher.found(began, {"provenance_is_watched"}, NOTICE_S)
+            await watched.watcher.found(began, {"provenance_is_watched"}, NOTICE_S)
             freshness = (await watched.watcher.status())["engines"]["0"]["freshness"]
             faults = [] if freshness == "unknown" else [f"the engine is called {freshness}"]
             answer = await server.engine.generate(request(PROBE))
             faults += [] if answer.output_ids else ["the engine does not serve"]
-        return watched.outcome("provenance off while sharing", "provenance_is_watched", began, seen, faults)
+        return watched.outcome("provenance off while sharing", "provenance_is_watched", began, faults, {})
 
 
 async def another_adapters_kv(folder: Path, models: Models) -> Outcome:
@@ -130,7 +130,7 @@ async def another_adapters_kv(folder: Path, models: Models) -> Outcome:
             last = dict(watched.relay.last)
             began = time.monotonic()
             await _asked(server, "B")
-            seen = await watched.watcher.found(began, {"adapters_are_apart"}, NOTICE_S)
+            await watched.watcher.found(began, {"adapters_are_apart"}, NOTICE_S)
             faults = [] if await watched.watcher.at_rest(REST_S) else ["the monitor's reaction did not end"]
             told = watched.watcher.told
             after = [await _asked(server, "B"), await _asked(server, "B")]
@@ -139,7 +139,7 @@ async def another_adapters_kv(folder: Path, models: Models) -> Outcome:
                 faults.append("after the reaction the engine answers wrongly")
             if status["engines"]["0"]["freshness"] != "fresh" or watched.watcher.told != told:
                 faults.append("after the reaction the engine is not fresh")
-        return watched.outcome("another adapter's KV", "adapters_are_apart", began, seen, faults, last)
+        return watched.outcome("another adapter's KV", "adapters_are_apart", began, faults, last)
 
 
 async def _asked(server: Server, adapter: str) -> tuple[int, ...]:
@@ -170,16 +170,15 @@ class _Watched:
         told = {"REEF_REF_EVENTS": f"unix:{self._outer}", "REEF_REF_ENGINE": "0"}
         return dataclasses.replace(plain, port=port, environment={**plain.environment, **told})
 
-    def outcome(
-        self, name: str, shows: str, began: float, seen: Any, faults: list[str], last: Mapping[str, int] | None = None
-    ) -> Outcome:
+    def outcome(self, name: str, shows: str, began: float, faults: list[str], last: Mapping[str, int]) -> Outcome:
         """What came of it."""
+        seen = next((one for one in self.watcher.violations if one.property == shows and one.at >= began), None)
         best = max((one.reaction for one in self.watcher.reactions if one.at >= began), default="none", key=_strength)
         also = [v.why for v in self.watcher.violations if v.property not in {shows}]
         faults = [*faults, *(f"also: {why}" for why in also)]
         if seen is None:
             return Outcome(name, "engine", None, None, 0.0, best, ("missed", *faults))
-        events = seen.number - (last or {}).get(seen.source, 0)
+        events = seen.number - last.get(seen.source, 0)
         return Outcome(name, "engine", seen.property, events, seen.at - began, best, tuple(faults))
 
 
