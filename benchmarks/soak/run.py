@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import httpx
 
 from benchmarks.soak.acts import POLICY, Act, Field
 from benchmarks.soak.clients import Answers, Clients, Tally
@@ -21,7 +23,8 @@ from benchmarks.soak.plan import Fault, Round, rounds
 from benchmarks.soak.stage import CHECKPOINTS, ENGINES, Stage, Unsettled, client, fixed_ports, staged
 from benchmarks.soak.watcher import Watcher
 from reef_ref.engines.checkpoint import read_layout
-from reef_ref.engines.wire import Route
+from reef_ref.engines.errors import EngineError
+from reef_ref.engines.wire import Answer, Route
 
 __all__ = ["Soaked", "soak"]
 
@@ -124,7 +127,7 @@ def _once(rule: Rule) -> Rule:
     """The first call only: the retry is to succeed."""
     used = False
 
-    async def once(call, bound_s):  # type: ignore[no-untyped-def]
+    async def once(call: Callable[[], Awaitable[Answer]], bound_s: float) -> Answer:
         nonlocal used
         if used:
             return await call()
@@ -171,7 +174,7 @@ async def soak(folder: Path, seconds: float, seed: int, say: Callable[[str], Non
                 await asyncio.sleep(BETWEEN_S)
         except asyncio.CancelledError:
             found.interrupted = True
-        except (Unsettled, TimeoutError, RuntimeError, OSError) as error:
+        except (Unsettled, EngineError, httpx.HTTPError, TimeoutError, RuntimeError, OSError) as error:
             found.wrong.append(f"{type(error).__name__}: {error}")
         finally:
             with contextlib.suppress(asyncio.CancelledError):

@@ -7,13 +7,14 @@ fence by calls leaves an engine paused that somebody else had paused.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
 from reef_ref.control import CallsFailed, Mismatch
 from reef_ref.coordinator import Coordinator
-from reef_ref.engines.errors import EngineError
+from reef_ref.engines.errors import EngineError, FlushRefused
 from reef_ref.engines.interface import Engine, PauseMode
 from reef_ref.health import Slots
 from reef_ref.markers import MarkerError
@@ -25,6 +26,10 @@ __all__ = ["ByCalls", "ByCoordinator", "Responder", "Response", "Responses"]
 
 FAILURES = (EngineError, CallsFailed, Mismatch, Refused, MarkerError, OSError)
 """What a reaction may fail with: it is told, never raised."""
+
+
+HELD_S = 2.0
+"""How long a flush of an engine that somebody else holds is tried, before it is looked again whether it is held."""
 
 
 class Responder(Protocol):
@@ -60,15 +65,20 @@ class ByCalls:
         self._held = held
 
     async def fence(self, engine: int | None) -> str:
-        """Pause, flush, continue; an engine that somebody else holds is only flushed."""
+        """Pause, flush, continue; an engine that somebody else holds is only flushed.
+
+        One that is thought to be held may generate all the same, and then refuses to be flushed: so it is asked again,
+        and who holds it is looked up again, now and then.
+        """
 
         async def one(slot: int, target: Engine) -> str:
-            held = self._held(slot)
-            if not held:
-                await target.pause(PauseMode.RETRACT)
+            while self._held(slot):
+                with contextlib.suppress(FlushRefused, TimeoutError):
+                    async with asyncio.timeout(HELD_S):
+                        await target.flush()
+                        return f"engine {slot} was flushed, and stays paused: whoever paused it continues it"
+            await target.pause(PauseMode.RETRACT)
             await target.flush()
-            if held:
-                return f"engine {slot} was flushed, and stays paused: whoever paused it continues it"
             await target.continue_generation()
             return f"engine {slot} was paused, flushed and continued"
 
