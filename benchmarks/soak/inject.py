@@ -7,9 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import httpx
+
 from benchmarks.soak.acts import VICTIM, Act, Field
 from benchmarks.soak.clients import PROBE, Answers, request
 from benchmarks.soak.relay import Relay
+from benchmarks.soak.stage import Unsettled
 from benchmarks.soak.watcher import Seen, Watcher
 from reef_ref.engines.errors import EngineError
 from reef_ref.engines.interface import Generation
@@ -19,6 +22,8 @@ __all__ = ["Injector", "Outcome", "known_again"]
 
 NOTICE_S = 60.0
 REST_S = 90.0
+FAILURES = (EngineError, Unsettled, httpx.HTTPError, RuntimeError)
+"""What doing something wrong may fail with: that is told, and the others are still injected."""
 LONG = 5
 """The prompt of requests that are in flight."""
 LONG_TOKENS = 120
@@ -66,7 +71,10 @@ class Injector:
         flight = await self._in_flight() if in_flight else []
         last = dict(self.relay.last) if self.relay is not None else {}
         began = time.monotonic()
-        await act.do(self.field)
+        try:
+            await act.do(self.field)
+        except FAILURES as error:
+            faults.append(f"it could not be done: {type(error).__name__}: {error}")
         seen = await self.watcher.found(began, {act.shows}, NOTICE_S)
         if not await self.watcher.at_rest(REST_S):
             faults.append("the monitor's reaction did not end")

@@ -26,7 +26,7 @@ from benchmarks.soak.acts import ACTS, POLICY, Act, Field
 from benchmarks.soak.clients import Answers
 from benchmarks.soak.inject import Injector, Outcome
 from benchmarks.soak.relay import Relay
-from benchmarks.soak.stage import CHECKPOINTS, ENGINES, client, fixed_ports, staged
+from benchmarks.soak.stage import CHECKPOINTS, ENGINES, Unsettled, client, fixed_ports, staged
 from benchmarks.soak.watcher import Watcher
 from reef_ref.cli.output import write
 from reef_ref.engines.checkpoint import read_layout
@@ -55,13 +55,21 @@ async def learnt(field: Field, answers: Answers, engines: Sequence[object]) -> N
 
 
 async def injected(
-    folder: Path, acts: Iterable[Act] = ACTS, *, specials: bool = True, say: Callable[[str], None] = lambda _: None
-) -> list[Outcome]:
-    """Inject one after the other into one deployment, then those that need an engine of their own."""
+    folder: Path,
+    outcomes: list[Outcome],
+    acts: Iterable[Act] = ACTS,
+    *,
+    specials: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Inject one after the other into one deployment, then those that need an engine of their own.
+
+    Args:
+        outcomes: where what came of each is put, so that it is there whatever happens to the next.
+    """
     ports = fixed_ports(ENGINES)
     addresses = [f"http://127.0.0.1:{port}" for port in ports]
     inner, outer = folder / "monitor", folder / "relay"
-    outcomes: list[Outcome] = []
     async with AsyncExitStack() as stack:
         watcher = Watcher(ENGINES, inner, dict(enumerate(addresses)), POLICY)
         say("starting the monitor and two engines")
@@ -89,7 +97,6 @@ async def injected(
         for alone in (special.provenance_off, special.another_adapters_kv):
             say(alone.__name__.replace("_", " "))
             outcomes.append(await alone(folder / alone.__name__, models))
-    return outcomes
 
 
 def as_markdown(outcomes: Sequence[Outcome]) -> str:
@@ -134,14 +141,18 @@ def main(
     if (only and len(acts) != len(only)) or (keep and only):
         typer.echo("error: --only takes names of kinds, and is not for --keep", err=True)
         raise typer.Exit(2)
-    console = Console(stderr=True)
+    console, outcomes, error = Console(stderr=True), list[Outcome](), ""
     with tempfile.TemporaryDirectory(prefix="reef-ref-injected-") as name, console.status("") as status:
         try:
-            outcomes = asyncio.run(injected(Path(name), acts, specials=not only, say=status.update))
-        except EngineError as error:
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(1) from error
+            asyncio.run(injected(Path(name), outcomes, acts, specials=not only, say=status.update))
+        except KeyboardInterrupt:
+            error = "interrupted"
+        except (EngineError, Unsettled, TimeoutError, RuntimeError) as failure:
+            error = f"{type(failure).__name__}: {failure}"
     Console(width=None if console.is_terminal else 200).print(table(outcomes))
+    if error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1)
     if keep:
         write(KEPT, json.dumps([dataclasses.asdict(one) for one in outcomes], indent=2) + "\n")
         put(SECTION, as_markdown(outcomes))

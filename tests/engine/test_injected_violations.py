@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.soak.acts import ACTS
+from benchmarks.soak.inject import Outcome
 from benchmarks.soak.injected import injected
 
 BOUND_S = 600.0
@@ -20,8 +21,9 @@ def test_every_violation_is_noticed_and_nothing_else_is_lost(tmp_path: Path) -> 
     """By its property; requests in flight are answered, and later ones are right, fresh, and from a reused prefix."""
 
     async def story() -> dict[str, tuple[str, ...]]:
+        outcomes: list[Outcome] = []
         async with asyncio.timeout(BOUND_S):
-            outcomes = await injected(tmp_path)
+            await injected(tmp_path, outcomes)
         assert len(outcomes) == len(ACTS) + 4
         return {outcome.act: outcome.faults for outcome in outcomes if outcome.faults or outcome.property is None}
 
