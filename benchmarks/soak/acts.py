@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -47,6 +47,8 @@ class Field:
     addresses: Sequence[str]
     http: httpx.AsyncClient
     injected: int = 0
+    afterwards: list[Callable[[], Awaitable[object]]] = field(default_factory=list)
+    """What is left to be done when the monitor has reacted, before the next publication."""
 
     @classmethod
     @asynccontextmanager
@@ -151,8 +153,8 @@ async def _half_an_update(field: Field) -> None:
     await field.flush()
     await field.call("begin_weight_update", {"selector": "all"})
     await field.resume()
-    await asyncio.sleep(0.2)
-    await field.call("end_weight_update", {})
+    # Not before the monitor has reacted: SGLang lets nobody end a session while requests run that a pause has stopped.
+    field.afterwards.append(lambda: field.call("end_weight_update"))
 
 
 def _lied_to(*routes: Route) -> Callable[[Field], Awaitable[None]]:

@@ -79,6 +79,8 @@ class Injector:
         if not await self.watcher.at_rest(REST_S):
             faults.append("the monitor's reaction did not end")
         reaction = self._reaction(began)
+        while self.field.afterwards:
+            await self.field.afterwards.pop()()
         if act.alone and seen is not None:
             faults += [f"after the reaction alone: {fault}" for fault in await self._wrong(VICTIM)]
         await self.field.stage.publish()
