@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -13,12 +13,12 @@ from benchmarks.soak.acts import VICTIM, Act, Field
 from benchmarks.soak.clients import PROBE, Answers, request
 from benchmarks.soak.relay import Relay
 from benchmarks.soak.stage import Unsettled
-from benchmarks.soak.watcher import Seen, Watcher
+from benchmarks.soak.watcher import Reaction, Seen, Watcher
 from reef_ref.engines.errors import EngineError
 from reef_ref.engines.interface import Generation
 from reef_ref.engines.sglang_engine import SGLangEngine
 
-__all__ = ["Injector", "Outcome", "known_again"]
+__all__ = ["Injector", "Outcome", "known_again", "outcome", "strongest"]
 
 NOTICE_S = 60.0
 REST_S = 90.0
@@ -42,6 +42,8 @@ class Outcome:
         events: events of the source from the beginning of the act to the one that shows it, that one included; none
             where nobody counted.
         seconds: from the beginning of the act to the monitor's line.
+        lag: seconds from the event that shows it, as it passed on its way to the monitor, to the monitor's line; none
+            where nobody looked.
         reaction: what the monitor did.
         faults: what was not as it must be.
     """
@@ -53,6 +55,7 @@ class Outcome:
     seconds: float
     reaction: str
     faults: tuple[str, ...] = ()
+    lag: float | None = None
 
 
 @dataclass
@@ -90,21 +93,12 @@ class Injector:
             faults += await self._wrong(slot)
         allowed = {act.shows, *act.follows}
         faults += [f"also: {v.why}" for v in self.watcher.violations if v.at >= began and v.property not in allowed]
-        if seen is None:
-            return Outcome(act.name, act.by, None, None, 0.0, reaction, ("missed", *faults))
-        return Outcome(
-            act.name, act.by, seen.property, self._events(seen, last), seen.at - began, reaction, tuple(faults)
+        return outcome(
+            act.name, act.by, seen, began=began, reaction=reaction, faults=faults, relay=self.relay, last=last
         )
 
-    def _events(self, seen: Seen, last: Mapping[str, int]) -> int | None:
-        return None if self.relay is None else seen.number - last.get(seen.source, 0)
-
     def _reaction(self, since: float) -> str:
-        """The strongest that was done about it."""
-        order = ("report", "fence", "retire", "halt")
-        done = [one for one in self.watcher.reactions if one.at >= since]
-        best = max(done, key=lambda one: (one.done, order.index(one.reaction)), default=None)
-        return "none" if best is None else best.reaction + ("" if best.done else " failed")
+        return strongest(one for one in self.watcher.reactions if one.at >= since)
 
     async def _in_flight(self) -> list[asyncio.Task[Generation]]:
         tasks = [asyncio.create_task(engine.generate(request(LONG, LONG_TOKENS))) for engine in self.engines]
@@ -140,6 +134,34 @@ class Injector:
         if self.watcher.told != told:
             faults.append(f"engine {slot}: {self.watcher.violations[-1].why}")
         return faults
+
+
+def strongest(reactions: Iterable[Reaction]) -> str:
+    """The most that was done."""
+    order = ("report", "fence", "retire", "halt")
+    best = max(reactions, key=lambda one: (one.done, order.index(one.reaction)), default=None)
+    return "none" if best is None else best.reaction + ("" if best.done else " failed")
+
+
+def outcome(
+    act: str,
+    by: str,
+    seen: Seen | None,
+    *,
+    began: float,
+    reaction: str,
+    faults: Iterable[str],
+    relay: Relay | None,
+    last: Mapping[str, int],
+) -> Outcome:
+    """What came of an act that began at a moment, when the last events of sources had the numbers `last`."""
+    if seen is None:
+        return Outcome(act, by, None, None, 0.0, reaction, ("missed", *faults))
+    events = lag = None
+    if relay is not None:
+        events = seen.number - last.get(seen.source, 0)
+        lag = seen.at - relay.passed[seen.source, seen.number]
+    return Outcome(act, by, seen.property, events, seen.at - began, reaction, tuple(faults), lag)
 
 
 async def known_again(watcher: Watcher, field: Field, engines: Sequence[int] = (0, 1)) -> list[str]:

@@ -106,14 +106,15 @@ def as_markdown(outcomes: Sequence[Outcome]) -> str:
     lines = [
         f"{len(outcomes)} kinds, each injected once into two real engines with requests in flight: {missed} missed, "
         f"{amiss} with something amiss. *Events* are those of the source that shows it, from the beginning of the act; "
-        "*seconds* run from there to the monitor's line, and have in them what the act itself takes.",
+        "*seconds* run from there to the monitor's line, and have in them what the act itself takes; the *lag* is the "
+        "monitor's part of it, from the event to the line.",
         "",
-        "| injected | by | found as | events | seconds | done about it |",
-        "|---|---|---|--:|--:|---|",
+        "| injected | by | found as | events | seconds | lag | done about it |",
+        "|---|---|---|--:|--:|--:|---|",
     ]
     lines += [
         f"| {one.act} | {one.by} | {'missed' if one.property is None else one.property} "
-        f"| {'' if one.events is None else one.events} | {one.seconds:.2f} | {one.reaction} |"
+        f"| {'' if one.events is None else one.events} | {one.seconds:.2f} | {_lag(one)} | {one.reaction} |"
         for one in outcomes
     ]
     lines += [f"\n* {one.act}: {'; '.join(one.faults)}" for one in outcomes if one.faults]
@@ -122,13 +123,17 @@ def as_markdown(outcomes: Sequence[Outcome]) -> str:
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """The same for a terminal."""
-    found = Table("injected", "by", "found as", "events", "seconds", "done about it", "amiss", title="violations")
+    found = Table("injected", "by", "found as", "events", "seconds", "lag", "done about it", "amiss")
     for one in outcomes:
         events = "" if one.events is None else str(one.events)
         property_ = one.property or "[red]missed[/red]"
         amiss = "; ".join(one.faults)
-        found.add_row(one.act, one.by, property_, events, f"{one.seconds:.2f}", one.reaction, amiss)
+        found.add_row(one.act, one.by, property_, events, f"{one.seconds:.2f}", _lag(one), one.reaction, amiss)
     return found
+
+
+def _lag(one: Outcome) -> str:
+    return "" if one.lag is None else f"{1000 * one.lag:.0f} ms"
 
 
 def main(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,22 @@ from reef_ref.outlet import Outlet
 
 __all__ = ["Relay"]
 
+KEPT = 4096
+"""Events whose time is kept."""
+
 
 class Relay:
-    """Attributes:
-    last: the number of the last event of each source.
-    loses: whether a line is lost; it may be exchanged at any time.
+    """Made by `between`.
+
+    Attributes:
+        last: the number of the last event of each source.
+        passed: when the newest events passed, by source and number, in seconds of the monotonic clock.
+        loses: whether a line is lost; it may be exchanged at any time.
     """
 
     def __init__(self, onwards: Path) -> None:
         self.last: dict[str, int] = {}
+        self.passed: OrderedDict[tuple[str, int], float] = OrderedDict()
         self.loses: Callable[[dict[str, Any]], bool] = lambda _: False
         self.lost = 0
         self._outlet: Outlet[bytes] = Outlet(f"unix:{onwards}", lambda line: line)
@@ -34,6 +43,9 @@ class Relay:
         if self.loses(line):
             self.lost += 1
         else:
+            self.passed[source, line["number"]] = time.monotonic()
+            if len(self.passed) > KEPT:
+                self.passed.popitem(last=False)
             self._outlet.put(raw)
 
     @classmethod

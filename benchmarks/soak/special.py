@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.soak.acts import POLICY, VICTIM
 from benchmarks.soak.clients import PROBE, PROMPTS, request
-from benchmarks.soak.inject import NOTICE_S, REST_S, Injector, Outcome, known_again
+from benchmarks.soak.inject import NOTICE_S, REST_S, Injector, Outcome, known_again, outcome, strongest
 from benchmarks.soak.meddling import swallow
 from benchmarks.soak.relay import Relay
 from benchmarks.soak.stage import fixed_ports
@@ -73,7 +73,10 @@ async def unfenced_replacement(injector: Injector) -> Outcome:
     stage.kill(VICTIM)
     rules = stage.meddling[VICTIM].rules
 
+    lied: list[float] = []
+
     def fenced_no_more() -> None:
+        lied.append(time.monotonic())
         rules.update({Route.PAUSE: swallow, Route.FLUSH: swallow})
 
     began = time.monotonic()
@@ -92,10 +95,15 @@ async def unfenced_replacement(injector: Injector) -> Outcome:
     for slot in range(len(injector.engines)):
         faults += await injector._wrong(slot)
     name = "a replacement that was not fenced"
-    if seen is None:
-        return Outcome(name, "coordinator", None, None, 0.0, reaction, ("missed", *faults))
-    return Outcome(
-        name, "coordinator", seen.property, injector._events(seen, {}), seen.at - began, reaction, tuple(faults)
+    return outcome(
+        name,
+        "coordinator",
+        seen,
+        began=lied[0] if lied else began,
+        reaction=reaction,
+        faults=faults,
+        relay=injector.relay,
+        last={},
     )
 
 
@@ -112,7 +120,8 @@ async def provenance_off(folder: Path, models: Models) -> Outcome:
             faults = [] if freshness == "unknown" else [f"the engine is called {freshness}"]
             answer = await server.engine.generate(request(PROBE))
             faults += [] if answer.output_ids else ["the engine does not serve"]
-        return watched.outcome("provenance off while sharing", "provenance_is_watched", began, faults, {})
+        told = min(watched.relay.passed.values(), default=began)
+        return watched.outcome("provenance off while sharing", "provenance_is_watched", told, faults, {})
 
 
 async def another_adapters_kv(folder: Path, models: Models) -> Outcome:
@@ -173,14 +182,7 @@ class _Watched:
     def outcome(self, name: str, shows: str, began: float, faults: list[str], last: Mapping[str, int]) -> Outcome:
         """What came of it."""
         seen = next((one for one in self.watcher.violations if one.property == shows and one.at >= began), None)
-        best = max((one.reaction for one in self.watcher.reactions if one.at >= began), default="none", key=_strength)
+        reaction = strongest(one for one in self.watcher.reactions if one.at >= began)
         also = [v.why for v in self.watcher.violations if v.property not in {shows}]
         faults = [*faults, *(f"also: {why}" for why in also)]
-        if seen is None:
-            return Outcome(name, "engine", None, None, 0.0, best, ("missed", *faults))
-        events = seen.number - last.get(seen.source, 0)
-        return Outcome(name, "engine", seen.property, events, seen.at - began, best, tuple(faults))
-
-
-def _strength(reaction: str) -> int:
-    return ("none", "report", "fence", "retire", "halt").index(reaction)
+        return outcome(name, "engine", seen, began=began, reaction=reaction, faults=faults, relay=self.relay, last=last)
