@@ -102,17 +102,17 @@ class Clients:
         """Begin."""
         self._tasks = [asyncio.create_task(self._one()) for _ in range(count)]
 
-    async def stop(self, bound_s: float) -> None:
-        """Ask nothing more, and wait for what was asked; what is not answered by then is lost."""
+    async def stop(self, bound_s: float) -> list[str]:
+        """Ask nothing more, and wait for what was asked; what is not answered by then is lost. What clients died of."""
         self._stopping = True
         _, left = await asyncio.wait(self._tasks, timeout=bound_s) if self._tasks else (set(), set())
         self.tally.lost += len(left)
         for task in left:
             task.cancel()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)
-        for error in results:
-            if isinstance(error, Exception):
-                raise error
+        return [
+            f"a client died of {type(error).__name__}: {error}" for error in results if isinstance(error, Exception)
+        ]
 
     async def _one(self) -> None:
         while not self._stopping:

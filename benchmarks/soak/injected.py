@@ -7,8 +7,6 @@ live. ``--keep`` writes the README's section. It takes a few minutes.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table
 
@@ -33,10 +32,11 @@ from reef_ref.engines.checkpoint import read_layout
 from reef_ref.engines.errors import EngineError
 from reef_ref.scenarios.models import Models
 
-__all__ = ["SECTION", "as_markdown", "injected", "learnt"]
+__all__ = ["KEPT", "OUTCOMES", "SECTION", "as_markdown", "injected", "learnt", "table"]
 
 SECTION = "injected"
 KEPT = Path(__file__).with_name("injected.json")
+OUTCOMES = TypeAdapter(list[Outcome])
 
 
 async def learnt(field: Field, answers: Answers, engines: Sequence[object]) -> None:
@@ -159,7 +159,7 @@ def main(
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1)
     if keep:
-        write(KEPT, json.dumps([dataclasses.asdict(one) for one in outcomes], indent=2) + "\n")
+        write(KEPT, OUTCOMES.dump_json(outcomes, indent=2).decode() + "\n")
         put(SECTION, as_markdown(outcomes))
     if any(one.faults for one in outcomes):
         raise typer.Exit(1)

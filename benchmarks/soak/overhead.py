@@ -47,7 +47,7 @@ from reef_ref.scenarios.models import Models
 from reef_ref.testing.trainer import WrittenTrainer
 from reef_ref.training import Job, Trained
 
-__all__ = ["Overhead", "Results", "as_markdown", "measure", "overheads_of"]
+__all__ = ["KEPT", "RESULTS", "SECTION", "Overhead", "Results", "as_markdown", "measure", "overheads_of"]
 
 SECTION = "overhead"
 KEPT = Path(__file__).with_name("overhead.json")
@@ -96,6 +96,9 @@ class Results:
     rounds: int
     overheads: tuple[Overhead, ...]
     events: int
+
+
+RESULTS = TypeAdapter(Results)
 
 
 class _Engine:
@@ -253,7 +256,7 @@ def main(
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from error
     if keep:
-        write(KEPT, TypeAdapter(Results).dump_json(results, indent=2).decode() + "\n")
+        write(KEPT, RESULTS.dump_json(results, indent=2).decode() + "\n")
         put(SECTION, as_markdown(results))
     typer.echo(as_markdown(results))
 

@@ -31,9 +31,9 @@ __all__ = ["Soaked", "soak"]
 CLIENTS = 4
 BETWEEN_S = 1.0
 REFUSALS = 6
-UNKNOWN_S = 10.0
 LAST_S = 180.0
-KEPT = 20
+HURRY_S = 5.0
+"""How long requests may still take at the end, and where somebody waits to be done."""
 
 
 @dataclass
@@ -62,29 +62,36 @@ class _Soak:
         self.found = found
         self.windows = 0
         """Odd while something is injected."""
+        self._judged = 0
+        """Violations that are accounted for."""
 
     async def round(self, plan: Round) -> None:
+        """One publication, one fault or one violation; any other that is told meanwhile is a false alarm."""
         match plan.what:
             case None:
                 await self.stage.publish()
+                self.alarms("a publication")
             case Act():
+                self.alarms("before a violation")
                 self.windows += 1
                 outcome = await self.injector.inject(plan.what, in_flight=False)
                 self.windows += 1
+                self._judged = self.watcher.told
                 self.found.injected.append(outcome)
                 self.found.wrong += [f"{outcome.act}: {fault}" for fault in outcome.faults]
             case fault:
-                before = self.watcher.told
                 await self._survive(fault, plan)
                 if faults := await known_again(self.watcher, self.field):
                     self.found.wrong += [f"{fault}: {one}" for one in faults]
                 else:
                     self.found.survived[fault] += 1
-                self._alarms(before, str(fault))
+                self.alarms(str(fault))
 
-    def _alarms(self, before: int, when: str) -> None:
-        new = self.watcher.told - before
-        for seen in list(self.watcher.violations)[len(self.watcher.violations) - new :] if new else ():
+    def alarms(self, when: str) -> None:
+        """Whatever is not accounted for is a false alarm."""
+        new = self.watcher.told - self._judged
+        self._judged += new
+        for seen in list(self.watcher.violations)[-new:] if new else ():
             self.found.false_alarms.append(f"{when}: {seen.why}")
 
     async def _survive(self, fault: Fault, plan: Round) -> None:
@@ -161,16 +168,13 @@ async def soak(folder: Path, seconds: float, seed: int, say: Callable[[str], Non
         sampling = asyncio.create_task(memory.run())
         clients.start(CLIENTS)
         began, first = time.monotonic(), stage.published
-        plan, before = rounds(seed, ENGINES), watcher.told
+        plan = rounds(seed, ENGINES)
         try:
             while (passed := time.monotonic() - began) < seconds:
                 one = next(plan)
                 name = "a publication" if one.what is None else one.what.name if isinstance(one.what, Act) else one.what
                 say(f"{passed:.0f} of {seconds:.0f} s, {stage.published - first} publications: {name}")
-                before = watcher.told
                 await run.round(one)
-                if one.what is None:
-                    run._alarms(before, "a publication")
                 await asyncio.sleep(BETWEEN_S)
         except asyncio.CancelledError:
             found.interrupted = True
@@ -178,7 +182,7 @@ async def soak(folder: Path, seconds: float, seed: int, say: Callable[[str], Non
             found.wrong.append(f"{type(error).__name__}: {error}")
         finally:
             with contextlib.suppress(asyncio.CancelledError):
-                await clients.stop(LAST_S)
+                found.wrong += await clients.stop(HURRY_S if found.interrupted else LAST_S)
             sampling.cancel()
             await asyncio.gather(sampling, return_exceptions=True)
         found.seconds = time.monotonic() - began
@@ -188,7 +192,8 @@ async def soak(folder: Path, seconds: float, seed: int, say: Callable[[str], Non
         found.memory = {name: memory.growth(name) for name in memory.pids}
         if clients.first_wrong:
             found.wrong.append(f"{clients.tally.wrong} wrong answers, the first: {clients.first_wrong}")
-        if clients.tally.lost:
+        run.alarms("at the end")
+        if clients.tally.lost and not found.interrupted:
             found.wrong.append(f"{clients.tally.lost} requests were lost")
         found.wrong += [f"false alarm: {one}" for one in found.false_alarms]
     return found
