@@ -22,6 +22,8 @@ __all__ = ["Injector", "Outcome", "known_again", "outcome", "strongest"]
 
 NOTICE_S = 60.0
 REST_S = 90.0
+CONSEQUENCES_S = 0.5
+"""How long it is waited for what follows: another request may meet what was left."""
 FAILURES = (EngineError, Unsettled, httpx.HTTPError, RuntimeError)
 """What doing something wrong may fail with: that is told, and the others are still injected."""
 LONG = 5
@@ -79,8 +81,10 @@ class Injector:
         except FAILURES as error:
             faults.append(f"it could not be done: {type(error).__name__}: {error}")
         seen = await self.watcher.found(began, {act.shows}, NOTICE_S)
-        if not await self.watcher.at_rest(REST_S):
-            faults.append("the monitor's reaction did not end")
+        for _ in range(2):
+            if not await self.watcher.at_rest(REST_S):
+                faults.append("the monitor's reaction did not end")
+            await asyncio.sleep(CONSEQUENCES_S)
         reaction = self._reaction(began)
         while self.field.afterwards:
             await self.field.afterwards.pop()()

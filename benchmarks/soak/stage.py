@@ -272,7 +272,11 @@ class Stage:
                     self._head = load_id
                     self._name(load_id, CHECKPOINTS[(record.rollout + 1) % len(CHECKPOINTS)])
                     self._tell_service(events.CommitHead, load_id)
-                return await self.do(lambda: coordinator.acknowledge(record.job))
+                error = await self.do(lambda: coordinator.acknowledge(record.job))
+                if error is None or self.coordinator is None:
+                    return error
+                # An engine may be gone, or not have continued: only what is established again can be let go on.
+                return await self.do(lambda: coordinator.republish(LoadId.parse(load_id))) or error
             case _:
                 return await self.do(lambda: coordinator.republish(LoadId.parse(health.load_id)))
 

@@ -171,7 +171,12 @@ def _responder(addresses: dict[int, str]) -> Any:
     from reef_ref.engines.http import connect
     from reef_ref.monitor.respond import ByCalls
 
-    return lambda status: ByCalls(lambda slot: connect(addresses[slot]), addresses, lambda slot: status().held(slot))
+    return lambda status: ByCalls(
+        lambda slot: connect(addresses[slot]),
+        addresses,
+        lambda slot: status().held(slot),
+        lambda: bool(status().latched),
+    )
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,10 @@ HELD_S = 2.0
 """How long a flush of an engine that somebody else holds is tried, before it is looked again whether it is held."""
 
 
+LOOK_S = 0.1
+"""How often it is looked whether a publication is over."""
+
+
 class Responder(Protocol):
     """How a deployment is acted on. Each method says in a few words what was done."""
 
@@ -48,21 +52,28 @@ class Responder(Protocol):
 class ByCalls:
     """Acts on engines directly: for a monitor beside a deployment.
 
-    What somebody else pauses between this one's pause and its continue is continued too early. Where there is a
-    coordinator, it is the one to ask (`ByCoordinator`).
+    A fence that a publication overtakes waits for its end before it lets the engine go on. What somebody pauses in the
+    very moment between that look and the continue is continued too early. Where there is a coordinator, it is the one
+    to ask (`ByCoordinator`).
 
     Args:
         attach: attaches to the engine in a slot, for one reaction.
         slots: those whose engine can be reached.
         held: whether somebody else keeps an engine from generating, as far as is known.
+        fenced: whether a coordinator keeps all engines from generating, as far as is known.
     """
 
     def __init__(
-        self, attach: Callable[[int], Awaitable[Engine]], slots: Collection[int], held: Callable[[int], bool]
+        self,
+        attach: Callable[[int], Awaitable[Engine]],
+        slots: Collection[int],
+        held: Callable[[int], bool],
+        fenced: Callable[[], bool] = lambda: False,
     ) -> None:
         self._attach = attach
         self._slots = slots
         self._held = held
+        self._fenced = fenced
 
     async def fence(self, engine: int | None) -> str:
         """Pause, flush, continue; an engine that somebody else holds is only flushed.
@@ -79,6 +90,10 @@ class ByCalls:
                         return f"engine {slot} was flushed, and stays paused: whoever paused it continues it"
             await target.pause(PauseMode.RETRACT)
             await target.flush()
+            while self._fenced():
+                # A publication has begun since. When it is over its owner has continued the engine, perhaps before it
+                # was paused here: so it is continued once more then, and not before.
+                await asyncio.sleep(LOOK_S)
             await target.continue_generation()
             return f"engine {slot} was paused, flushed and continued"
 

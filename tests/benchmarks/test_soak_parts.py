@@ -7,10 +7,13 @@ import itertools
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.engine.cost import LOADS
+from benchmarks.sections import README, between
+from benchmarks.soak import injected, overhead
 from benchmarks.soak.acts import ACTS
 from benchmarks.soak.inject import Outcome
 from benchmarks.soak.injected import as_markdown
@@ -101,6 +104,22 @@ def test_what_was_missed_is_told_in_the_table() -> None:
     assert "1 missed, 1 with something amiss" in text
     assert "| a | engine | missed |" in text
     assert "* a: missed" in text
+
+
+@pytest.mark.parametrize("part", [injected, overhead])
+def test_the_readme_shows_what_is_kept(part: Any) -> None:
+    """`make bench-engine` writes both."""
+    kept = {injected: injected.OUTCOMES, overhead: overhead.RESULTS}[part]
+    found = kept.validate_json(part.KEPT.read_bytes())
+    assert between(README.read_text(), part.SECTION) == part.as_markdown(found)
+
+
+def test_every_kind_is_in_the_table() -> None:
+    """At least twelve, and none of them missed or amiss."""
+    kept = injected.OUTCOMES.validate_json(injected.KEPT.read_bytes())
+    assert {act.name for act in ACTS} < {one.act for one in kept}
+    assert len(kept) >= 12
+    assert [one for one in kept if one.property is None or one.faults] == []
 
 
 def test_a_monitor_is_asked_killed_and_begun_again(tmp_path: Path) -> None:

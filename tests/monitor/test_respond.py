@@ -124,6 +124,26 @@ def test_what_was_thought_to_be_held_is_looked_at_again() -> None:
     simulated(story())
 
 
+def test_a_fence_that_a_publication_overtakes_waits_for_its_end() -> None:
+    """Nothing is continued while a coordinator fences the engines; afterwards nothing stays paused by the monitor."""
+
+    async def story() -> None:
+        one, fenced = engine(0), True
+
+        async def attach(slot: int) -> Engine:
+            return _Handle(one)
+
+        fence = asyncio.create_task(ByCalls(attach, [0], lambda _: False, lambda: fenced).fence(0))
+        await asyncio.sleep(20)
+        assert not fence.done()
+        assert one.scheduler.paused is PauseMode.RETRACT
+        fenced = False
+        assert await fence == "engine 0 was paused, flushed and continued"
+        assert one.scheduler.paused is None
+
+    simulated(story())
+
+
 def test_what_somebody_else_holds_is_not_continued() -> None:
     """Nobody but whoever paused an engine lets it generate."""
 
