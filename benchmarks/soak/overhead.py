@@ -60,6 +60,8 @@ WAYS: tuple[tuple[str, Load, bool], ...] = (
     (PUBLISHING, LOADS[0], True),
 )
 REQUEST_S = 300.0
+LEAST = 3
+"""Rounds that say something, where somebody interrupts."""
 PAIRS = ((MONITORED, BARE), (TWIN, BARE), (MONITORED, OFF), (BARE, OFF))
 
 
@@ -156,18 +158,24 @@ async def measure(folder: Path, rounds: int, say: Callable[[str], None]) -> Resu
         watcher = Watcher(1, socket, {0: f"http://127.0.0.1:{port}"}, {})
         stack.push_async_callback(watcher.stop)
         await watcher.start()
-        engines: dict[str, _Engine] = {}
-        for mode in MODES:
-            say(f"starting an engine: {mode}")
-            engines[mode] = await _engine(stack, folder, models, mode, socket)
+        say("starting engines")
+        async with asyncio.TaskGroup() as group:
+            starts = {mode: group.create_task(_engine(stack, folder, models, mode, socket)) for mode in MODES}
+        engines = {mode: start.result() for mode, start in starts.items()}
         order = random.Random(0)
-        for name, load, publishing in WAYS:
+        try:
             for number in range(-1, rounds):  # One round to warm up.
-                say(f"{name}: round {number + 1} of {rounds}")
-                for mode in order.sample(MODES, len(MODES)):
-                    taken = await engines[mode].round(load.work(number + 1), publishing=publishing)
-                    if number >= 0:
-                        found[name][mode].append(taken)
+                for name, load, publishing in WAYS:
+                    say(f"round {number + 1} of {rounds}: {name}")
+                    for mode in order.sample(MODES, len(MODES)):
+                        taken = await engines[mode].round(load.work(number + 1), publishing=publishing)
+                        if number >= 0:
+                            found[name][mode].append(taken)
+        except asyncio.CancelledError:  # Whole rounds are worth what they are worth.
+            rounds = min(len(taken) for modes in found.values() for taken in modes.values())
+            if rounds < LEAST:
+                raise
+            found = {name: {mode: all_[:rounds] for mode, all_ in modes.items()} for name, modes in found.items()}
         status = await watcher.status()
     counts = status["counts"]
     if counts["violations"] or counts["lost"]:
@@ -252,6 +260,9 @@ def main(
     with tempfile.TemporaryDirectory(prefix="reef-ref-overhead-") as name, console.status("") as status:
         try:
             results = asyncio.run(measure(Path(name), rounds, status.update))
+        except KeyboardInterrupt:
+            typer.echo("error: interrupted", err=True)
+            raise typer.Exit(1) from None
         except (EngineError, RuntimeError) as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from error
