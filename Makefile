@@ -89,9 +89,17 @@ endef
 	$(call make-environment,constraints-light.txt,dev)
 
 ifneq ($(ENGINE_PARTS),)
-.PHONY: test-engine bench-engine
-bench-engine: .venv-engine/.made ## on real engines: what provenance costs and sharing gains; writes the README's table
+.PHONY: test-engine bench-engine soak soak-short
+soak: .venv-engine/.made ## thirty minutes of publications under load, with faults and violations, on two real engines
+	$(ENGINE)/python -m benchmarks.soak --minutes 30
+
+soak-short: .venv-engine/.made ## the same for three minutes
+	$(ENGINE)/python -m benchmarks.soak --minutes 3
+
+bench-engine: .venv-engine/.made ## on real engines: what provenance and the monitor cost, what is noticed; writes the README's tables
 	$(ENGINE)/python -m benchmarks.engine --keep
+	$(ENGINE)/python -m benchmarks.soak.injected --keep
+	$(ENGINE)/python -m benchmarks.soak.overhead --keep
 
 .venv-engine/.made: pyproject.toml constraints-engine.txt
 	$(call make-environment,constraints-engine.txt,dev$(comma)engine$(comma)ray)

@@ -77,8 +77,9 @@ def monitor(
 ) -> int:
     """Judge what coordinators and engines tell, while it happens, and react to what is wrong.
 
-    Writes one line of JSON for each thing found, and the status at the end. What was not seen is unknown, never fresh.
-    Ends when it is stopped (SIGINT, SIGTERM). Where OTEL_TRACES_EXPORTER names exporters, every publication is a span.
+    Writes one line of JSON for each thing found, and the status at the end, and whenever it is sent SIGUSR1. What was
+    not seen is unknown, never fresh. Ends when it is stopped (SIGINT, SIGTERM). Where OTEL_TRACES_EXPORTER names
+    exporters, every publication is a span.
 
     Exit status: 0 nothing was violated and all was seen, 1 violated, 2 bad usage or input, 3 something was not seen.
     """
@@ -113,8 +114,8 @@ def monitor(
             first = next(_leaves(errors))
             where = f"{first.filename}: " if first.filename else ""
             raise Trouble(f"monitor: {where}{first.strerror or first}") from None
-    status = sidecar.status()
     written.say("status", **_known(sidecar))
+    status = sidecar.status()
     if status.counts.violations:
         return Status.VIOLATED
     return Status.UNDETERMINED if status.counts.lost or sidecar.unreadable else Status.HOLDS
@@ -124,6 +125,7 @@ async def _watch(sidecar: Sidecar, server: Server | None, log: Log, until: Until
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, lambda: log.say("status", **_known(sidecar)))
     if until is Until.VIOLATION:
         log.on_response = stop.set
     tasks = [asyncio.create_task(sidecar.run(lambda: log.say("watching")))]
@@ -148,7 +150,7 @@ async def _watch(sidecar: Sidecar, server: Server | None, log: Log, until: Until
 
 
 def _known(sidecar: Sidecar) -> dict[str, Any]:
-    return {**sidecar.status().plain(), "unreadable": sidecar.unreadable}
+    return {**sidecar.status().plain(), "unreadable": sidecar.unreadable, "reacting": sidecar.reacting}
 
 
 def _server(where: str, token_file: Path | None, sidecar: Sidecar, engines: int, observers: list[Observer]) -> Server:
@@ -233,7 +235,12 @@ def _responder(addresses: dict[int, str]) -> Any:
     from reef_ref.engines.http import connect
     from reef_ref.monitor.respond import ByCalls
 
-    return lambda status: ByCalls(lambda slot: connect(addresses[slot]), addresses, lambda slot: status().held(slot))
+    return lambda status: ByCalls(
+        lambda slot: connect(addresses[slot]),
+        addresses,
+        lambda slot: status().held(slot),
+        lambda: bool(status().latched),
+    )
 
 
 def _leaves(group: BaseExceptionGroup[OSError]) -> Any:

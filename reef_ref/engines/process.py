@@ -46,10 +46,12 @@ PR_SET_PDEATHSIG = 1
 class ServerSettings:
     """What to start: a checkpoint folder, further flags of `sglang.launch_server`, further environment variables.
 
-    `start_s` bounds the time until the server answers, in seconds. Host and port are chosen here.
+    `start_s` bounds the time until the server answers, in seconds. The host is loopback; `port` is where whoever knows
+    the engine's address looks for it, none: any that is free.
     """
 
     model_path: Path
+    port: int | None = None
     flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     start_s: float = 240.0
@@ -115,7 +117,7 @@ async def serve(settings: ServerSettings) -> AsyncIterator[Server]:
 
 
 def _launch(settings: ServerSettings, home: Path, log: Path) -> tuple[subprocess.Popen[bytes], int]:
-    port, rendezvous = free_port(), free_port()
+    port, rendezvous = settings.port or free_port(), free_port()
     command = [
         sys.executable, "-m", "sglang.launch_server",
         "--model-path", str(settings.model_path),

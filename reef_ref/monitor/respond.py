@@ -7,13 +7,14 @@ fence by calls leaves an engine paused that somebody else had paused.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
 from reef_ref.control import CallsFailed, Mismatch
 from reef_ref.coordinator import Coordinator
-from reef_ref.engines.errors import EngineError
+from reef_ref.engines.errors import EngineError, FlushRefused
 from reef_ref.engines.interface import Engine, PauseMode
 from reef_ref.health import Slots
 from reef_ref.markers import MarkerError
@@ -25,6 +26,14 @@ __all__ = ["ByCalls", "ByCoordinator", "Responder", "Response", "Responses"]
 
 FAILURES = (EngineError, CallsFailed, Mismatch, Refused, MarkerError, OSError)
 """What a reaction may fail with: it is told, never raised."""
+
+
+HELD_S = 2.0
+"""How long a flush of an engine that somebody else holds is tried, before it is looked again whether it is held."""
+
+
+LOOK_S = 0.1
+"""How often it is looked whether a publication is over."""
 
 
 class Responder(Protocol):
@@ -43,32 +52,48 @@ class Responder(Protocol):
 class ByCalls:
     """Acts on engines directly: for a monitor beside a deployment.
 
-    What somebody else pauses between this one's pause and its continue is continued too early. Where there is a
-    coordinator, it is the one to ask (`ByCoordinator`).
+    A fence that a publication overtakes waits for its end before it lets the engine go on. What somebody pauses in the
+    very moment between that look and the continue is continued too early. Where there is a coordinator, it is the one
+    to ask (`ByCoordinator`).
 
     Args:
         attach: attaches to the engine in a slot, for one reaction.
         slots: those whose engine can be reached.
         held: whether somebody else keeps an engine from generating, as far as is known.
+        fenced: whether a coordinator keeps all engines from generating, as far as is known.
     """
 
     def __init__(
-        self, attach: Callable[[int], Awaitable[Engine]], slots: Collection[int], held: Callable[[int], bool]
+        self,
+        attach: Callable[[int], Awaitable[Engine]],
+        slots: Collection[int],
+        held: Callable[[int], bool],
+        fenced: Callable[[], bool] = lambda: False,
     ) -> None:
         self._attach = attach
         self._slots = slots
         self._held = held
+        self._fenced = fenced
 
     async def fence(self, engine: int | None) -> str:
-        """Pause, flush, continue; an engine that somebody else holds is only flushed."""
+        """Pause, flush, continue; an engine that somebody else holds is only flushed.
+
+        One that is thought to be held may generate all the same, and then refuses to be flushed: so it is asked again,
+        and who holds it is looked up again, now and then.
+        """
 
         async def one(slot: int, target: Engine) -> str:
-            held = self._held(slot)
-            if not held:
-                await target.pause(PauseMode.RETRACT)
+            while self._held(slot):
+                with contextlib.suppress(FlushRefused, TimeoutError):
+                    async with asyncio.timeout(HELD_S):
+                        await target.flush()
+                        return f"engine {slot} was flushed, and stays paused: whoever paused it continues it"
+            await target.pause(PauseMode.RETRACT)
             await target.flush()
-            if held:
-                return f"engine {slot} was flushed, and stays paused: whoever paused it continues it"
+            while self._fenced():
+                # A publication has begun since. When it is over its owner has continued the engine, perhaps before it
+                # was paused here: so it is continued once more then, and not before.
+                await asyncio.sleep(LOOK_S)
             await target.continue_generation()
             return f"engine {slot} was paused, flushed and continued"
 

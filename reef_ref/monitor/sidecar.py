@@ -109,6 +109,11 @@ class Sidecar:
         """Lines that were no events."""
         return self._unreadable
 
+    @property
+    def reacting(self) -> bool:
+        """Whether something is being done about a violation, or waits to be."""
+        return self._responses is not None and not self._responses.idle
+
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Watch until cancelled; `ready` is called when everything is listened to.
 

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from altered import altered
 
 from reef_ref.sglang import doctor
+from reef_ref.testing.altered import altered
 
 
 def test_the_installed_sglang_is_as_the_hooks_need_it() -> None:

@@ -7,19 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from altered import altered
 from conftest import Running, prompt
 
-PREFIX = prompt(0, 300)
+from reef_ref.testing.altered import FORGETFUL, altered
 
-FORGETFUL = """
-_init = Req.__init__
-def __init__(self, *args, **kwargs):
-    _init(self, *args, **kwargs)
-    self.extra_key = None
-Req.__init__ = __init__
-"""
-"""A request's key without its adapter: every adapter shares one namespace."""
+PREFIX = prompt(0, 300)
 
 
 @pytest.fixture(scope="module")

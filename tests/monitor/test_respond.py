@@ -11,7 +11,7 @@ import pytest
 
 from reef_ref.control import ControlSettings
 from reef_ref.coordinator import Coordinator
-from reef_ref.engines.interface import Engine, PauseMode
+from reef_ref.engines.interface import Engine, PauseMode, Request
 from reef_ref.engines.simulated import (
     Fault,
     Plan,
@@ -100,6 +100,46 @@ def test_a_fence_empties_the_cache_and_lets_the_engine_go_on() -> None:
         assert str(told).startswith("fence: engine 0 was paused, flushed and continued (because no_stale_hit violated")
         assert [cached(e) for e in d.engines] == [0, len(PROMPT)]
         assert [e.scheduler.paused for e in d.engines] == [None, None]
+
+    simulated(story())
+
+
+def test_what_was_thought_to_be_held_is_looked_at_again() -> None:
+    """An engine that generates all the same refuses the flush; once nobody holds it, it is fenced."""
+
+    async def story() -> None:
+        one, looks = engine(0), iter((True, True, False))
+
+        async def attach(slot: int) -> Engine:
+            return _Handle(one)
+
+        asked = asyncio.create_task(one.generate(Request(input_ids=PROMPT, max_new_tokens=2000)))
+        await asyncio.sleep(0.1)
+        done = await ByCalls(attach, [0], lambda _: next(looks)).fence(0)
+        assert done == "engine 0 was paused, flushed and continued"
+        assert list(looks) == []
+        assert cached(one) == 0
+        await asked
+
+    simulated(story())
+
+
+def test_a_fence_that_a_publication_overtakes_waits_for_its_end() -> None:
+    """Nothing is continued while a coordinator fences the engines; afterwards nothing stays paused by the monitor."""
+
+    async def story() -> None:
+        one, fenced = engine(0), True
+
+        async def attach(slot: int) -> Engine:
+            return _Handle(one)
+
+        fence = asyncio.create_task(ByCalls(attach, [0], lambda _: False, lambda: fenced).fence(0))
+        await asyncio.sleep(20)
+        assert not fence.done()
+        assert one.scheduler.paused is PauseMode.RETRACT
+        fenced = False
+        assert await fence == "engine 0 was paused, flushed and continued"
+        assert one.scheduler.paused is None
 
     simulated(story())
 

@@ -5,7 +5,20 @@ A `sitecustomize.py` on `PYTHONPATH` runs code right after the module has been i
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+__all__ = ["FORGETFUL", "altered"]
+
+FORGETFUL = """
+_init = Req.__init__
+def __init__(self, *args, **kwargs):
+    _init(self, *args, **kwargs)
+    self.extra_key = None
+Req.__init__ = __init__
+"""
+"""For `sglang.srt.managers.schedule_batch`: a request's key without its adapter, so that all adapters share one
+namespace."""
 
 _TEMPLATE = """
 import importlib.abc
@@ -45,4 +58,4 @@ def altered(directory: Path, module: str, code: str) -> dict[str, str]:
     """Write the alteration to `directory` and return the environment under which processes see it."""
     directory.mkdir()
     (directory / "sitecustomize.py").write_text(_TEMPLATE.format(module=module, code=code))
-    return {"PYTHONPATH": str(directory)}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(directory), os.environ.get("PYTHONPATH")]))}
