@@ -1,14 +1,14 @@
 """The README's figures: counted here, written there. ``python -m benchmarks.readme`` (or ``make figures``).
 
-What stands between ``<!-- figures -->`` and ``<!-- /figures -->``, and between ``<!-- story -->`` and its end, is never
-typed by hand. Everything in it is a count, the same on every machine, and a test holds the README to it.
+What stands between ``<!-- worlds -->`` and ``<!-- /worlds -->``, and between the marks of the other `PARTS`, is never typed
+by hand. Everything in it is a count, the same on every machine, and a test holds the README to it.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 
@@ -136,29 +136,48 @@ def story() -> str:
     return f"```console\n$ {command}\n{as_text(tell(found.counterexample))}```"
 
 
+PARTS: Mapping[str, Callable[[Callable[[str], None]], str]] = {
+    "worlds": lambda say: scope_table(_scope_rows(say)),
+    "strength": lambda say: strength_table(_strength_rows(say)),
+    "proofs": lambda say: proof_table(_proof_rows(say)),
+    "story": lambda say: story(),
+}
+"""What makes each section, given somebody to tell how far it is."""
+
+
+def _scope_rows(say: Callable[[str], None]) -> Iterator[str]:
+    for protocol in PROTOCOLS:
+        for scope in known_scopes(protocol):
+            say(f"{protocol}, scope {scope}")
+            yield from scope_rows(protocol, scope)
+
+
+def _strength_rows(say: Callable[[str], None]) -> Iterator[str]:
+    for protocol in PROTOCOLS:
+        kills = []
+        for name in known_mutants(protocol):
+            say(f"{protocol}, mutant {name}")
+            kills.append(kill_mutant(protocol, SMALL, name, SECONDS))
+        say(f"{protocol}, every part dropped in turn")
+        yield strength_row(protocol, kills, mutate(find_protocol(protocol), known_scopes(protocol)[SMALL]))
+
+
+def _proof_rows(say: Callable[[str], None]) -> Iterator[str]:
+    for protocol in PROTOCOLS:
+        say(f"{protocol}, proofs")
+        yield proof_row(protocol)
+
+
 def main() -> int:
-    """Count everything, then write it."""
-    argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__).parse_args()
+    """Count everything, or the parts that are named, and write each when it is counted."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; none: all of them")
+    wanted = parser.parse_args().parts or list(PARTS)
+    if unknown := [part for part in wanted if part not in PARTS]:
+        parser.error(f"no part {unknown[0]!r}: there are {', '.join(PARTS)}")
     with Console(stderr=True).status("") as status:
-        scopes: list[str] = []
-        strengths: list[str] = []
-        proofs: list[str] = []
-        for protocol in PROTOCOLS:
-            for scope in known_scopes(protocol):
-                status.update(f"{protocol}, scope {scope}")
-                scopes += scope_rows(protocol, scope)
-            kills = []
-            for name in known_mutants(protocol):
-                status.update(f"{protocol}, mutant {name}")
-                kills.append(kill_mutant(protocol, SMALL, name, SECONDS))
-            status.update(f"{protocol}, every part dropped in turn")
-            changes = mutate(find_protocol(protocol), known_scopes(protocol)[SMALL])
-            strengths.append(strength_row(protocol, kills, changes))
-            status.update(f"{protocol}, proofs")
-            proofs.append(proof_row(protocol))
-    tables = (scope_table(scopes), strength_table(strengths), proof_table(proofs))
-    put("figures", "\n\n".join(tables))
-    put("story", story())
+        for part in wanted:
+            put(part, PARTS[part](status.update))
     return 0
 
 
