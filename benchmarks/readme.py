@@ -17,7 +17,7 @@ from rich.console import Console
 from benchmarks.sections import put
 from model_check.explore import Exploration, Verdict, explore
 from model_check.mutate import Change, Fate, mutate
-from model_check.prove.induction import prove
+from model_check.prove.induction import Proof, prove
 from model_check.prove.prover import Answer
 from model_check.story import as_text, tell
 from reef_ref.cli.catalogue import PROTOCOLS, find_mutant, find_protocol, known_mutants, known_scopes
@@ -51,14 +51,16 @@ def scope_row(found: Exploration) -> str:
     )
 
 
-def scope_rows(protocol: str, scope: str) -> Iterator[str]:
-    """The lines of one scope: all its states, and one for each orbit.
+def sum_row(orbits: Exploration) -> str:
+    """The line of a scope whose states are too many to be explored one by one: the sum of the orbits' sizes."""
+    return f"| {orbits.protocol} | {orbits.scope.name} | no | {orbits.orbits:,} | | {orbits.depth} |"
 
-    Where there are too many to be explored one by one, their number is the sum of the orbits' sizes.
-    """
+
+def scope_rows(protocol: str, scope: str) -> Iterator[str]:
+    """The lines of one scope: all its states, and one for each orbit."""
     orbits = explored(protocol, scope, symmetry=True)
     if orbits.orbits > MOST:
-        yield f"| {protocol} | {scope} | no | {orbits.orbits:,} | | {orbits.depth} |"
+        yield sum_row(orbits)
     else:
         whole = explored(protocol, scope, symmetry=False)
         assert whole.states == orbits.orbits, f"scope {scope}: {whole.states:,} states, orbits of {orbits.orbits:,}"
@@ -105,9 +107,8 @@ def strength_table(rows: Iterable[str]) -> str:
     return "\n".join((*head, *rows))
 
 
-def proof_row(protocol: str) -> str:
+def proof_row(protocol: str, proof: Proof) -> str:
     """How many claims of a protocol are proved for any number of everything, and which are not."""
-    proof = prove(partial(theory_of, protocol, None), workers=2)
     proved = [outcome.claim for outcome in proof.outcomes if outcome.answer is Answer.HOLDS]
     others = [outcome.claim for outcome in proof.outcomes if outcome.answer is not Answer.HOLDS]
     explored = [*find_protocol(protocol).recoveries, *find_protocol(protocol).eventualities]
@@ -165,7 +166,7 @@ def _strength_rows(say: Callable[[str], None]) -> Iterator[str]:
 def _proof_rows(say: Callable[[str], None]) -> Iterator[str]:
     for protocol in PROTOCOLS:
         say(f"{protocol}, proofs")
-        yield proof_row(protocol)
+        yield proof_row(protocol, prove(partial(theory_of, protocol, None), workers=2))
 
 
 def main() -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from model_check.pool import pooled
 from model_check.prove.finder import Finder, Step
 from model_check.prove.prover import Answer, Limits, Prover
 from model_check.prove.theory import Theory
@@ -109,7 +107,7 @@ def prove(
     *,
     claims: Collection[str] | None = None,
     limits: Limits = DEFAULT,
-    workers: int = 1,
+    workers: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Proof:
     """Prove claims and whatever they rest on, or find steps that break them.
@@ -117,10 +115,10 @@ def prove(
     Claims that the theory lists as bounded only are tried only where `claims` names them.
 
     Args:
-        build: makes the theory; each process makes its own, so more than one worker need a function that pickles.
+        build: makes the theory; each process makes its own, so with workers this is a function that pickles.
         claims: their names; none: all.
         limits: how hard to try each obligation.
-        workers: processes.
+        workers: processes; none: this one.
         progress: called after each claim with how many are done, how many there are, and which was last.
 
     Raises:
@@ -134,47 +132,29 @@ def prove(
     done: dict[str, tuple[Discharge, ...]] = {}
     interrupted = False
     try:
-        for name, found in _discharged(build, theory, tried, limits, workers):
-            done[name] = found
+        for number, found in pooled(_Prover(build, limits), [(name,) for name in tried], workers):
+            done[tried[number]] = found
             if progress is not None:
-                progress(len(done), len(tried), name)
+                progress(len(done), len(tried), tried[number])
     except KeyboardInterrupt:
         interrupted = True
     discharges = tuple(d for name in tried for d in done.get(name, ()))
     return Proof(theory, asked, discharges, interrupted, time.perf_counter() - began)
 
 
-def _discharged(
-    build: Callable[[], Theory], theory: Theory, claims: Collection[str], limits: Limits, workers: int
-) -> Iterator[tuple[str, tuple[Discharge, ...]]]:
-    """The claims with their obligations, as they are done."""
-    if workers == 1:
-        prover, finder = Prover(theory, limits), Finder(theory, limits)
-        for claim in claims:
-            yield claim, discharge_all(prover, finder, claim)
-        return
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_die_quietly)
-    try:
-        open_: Mapping[Future[tuple[Discharge, ...]], str]
-        open_ = {pool.submit(_discharge_claim, build, claim, limits): claim for claim in claims}
-        waiting = set(open_)
-        while waiting:
-            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            yield from ((open_[future], future.result()) for future in finished)
-    finally:
-        for process in multiprocessing.active_children():
-            process.terminate()
-        pool.shutdown(cancel_futures=True)
+class _Prover:
+    """Discharges the obligations of one claim after the other; in another process, each with a theory of its own."""
 
+    def __init__(self, build: Callable[[], Theory], limits: Limits) -> None:
+        self._build = build
+        self._limits = limits
+        self._made: tuple[Prover, Finder] | None = None
 
-def _die_quietly() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _discharge_claim(build: Callable[[], Theory], claim: str, limits: Limits) -> tuple[Discharge, ...]:
-    theory = build()
-    return discharge_all(Prover(theory, limits), Finder(theory, limits), claim)
+    def __call__(self, claim: str) -> tuple[Discharge, ...]:
+        if self._made is None:
+            theory = self._build()
+            self._made = Prover(theory, self._limits), Finder(theory, self._limits)
+        return discharge_all(*self._made, claim)
 
 
 def discharge_all(prover: Prover, finder: Finder, claim: str) -> tuple[Discharge, ...]:

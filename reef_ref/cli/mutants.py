@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from model_check.pool import pooled
 from reef_ref.cli.catalogue import build_mutant, find_mutant, find_protocol, find_scope, known_mutants
 from reef_ref.cli.check import processors
 from reef_ref.cli.cluster import spread
@@ -117,9 +115,6 @@ def matrix(protocols: Sequence[str], scopes: Sequence[str], names: Sequence[str]
 def _explored(cells: Sequence[Cell], max_seconds: float, *, ray: bool) -> Iterator[tuple[Cell, Kill]]:
     """The mutants as they are done; fewer than were asked for where it was interrupted."""
     calls = [(cell.protocol, cell.scope, cell.mutant, max_seconds) for cell in cells]
-    if not ray and len(cells) == 1:
-        yield cells[0], kill_mutant(*calls[0])
-        return
     try:
         for number, kill in spread(kill_mutant, calls) if ray else _in_processes(calls):
             yield cells[number], kill
@@ -128,26 +123,13 @@ def _explored(cells: Sequence[Cell], max_seconds: float, *, ray: bool) -> Iterat
 
 
 def _in_processes(calls: Sequence[tuple[str, str, str, float]]) -> Iterator[tuple[int, Kill]]:
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(PROCESSES, processors()), mp_context=context, initializer=_die_quietly)
     try:
-        open_ = {pool.submit(kill_mutant, *call): number for number, call in enumerate(calls)}
-        while open_:
-            for future in wait(open_, return_when=FIRST_COMPLETED).done:
-                yield open_.pop(future), future.result()
+        yield from pooled(kill_mutant, calls, None if len(calls) == 1 else min(PROCESSES, processors()))
     except BrokenProcessPool:
         raise Trouble(
             "undetermined: a process that explored mutants was killed, perhaps for memory; try a smaller --scope",
             Status.UNDETERMINED,
         ) from None
-    finally:
-        for process in multiprocessing.active_children():
-            process.terminate()
-        pool.shutdown(cancel_futures=True)
-
-
-def _die_quietly() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def kill_mutant(protocol: str, scope: str, name: str, max_seconds: float) -> Kill:

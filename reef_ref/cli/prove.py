@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
-from types import FrameType
 
 from model_check.explore import Counterexample, MemoryShort, explore
 from model_check.prove.induction import Proof, prove
@@ -91,19 +88,9 @@ def theory_of(protocol: str, mutant: str | None) -> Theory:
 
 def _prove(name: str, mutant: str | None, only: Collection[str] | None, limits: Limits, workers: int) -> Proof:
     told = f"{name}:{mutant}" if mutant else name
-    interrupted = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupted
-        interrupted = True
-        signal.default_int_handler(number, frame)
-
-    with status(f"proving {told}") as update, _interrupted_by(interrupt):
+    with status(f"proving {told}") as update:
 
         def tick(done: int, total: int, last: str) -> None:
-            # Python drops what is raised while z3's objects are let go of, an interrupt too.
-            if interrupted:
-                raise KeyboardInterrupt
             if update is not None:
                 update(f"{done} of {total} claims of {told}; last: {last}")
 
@@ -116,15 +103,6 @@ def _prove(name: str, mutant: str | None, only: Collection[str] | None, limits: 
                 f"undetermined: a process that proved {told} was killed, perhaps for memory; try --workers 1",
                 Status.UNDETERMINED,
             ) from None
-
-
-@contextlib.contextmanager
-def _interrupted_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    previous = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _explored(name: str, mutant: str) -> Counterexample | None:

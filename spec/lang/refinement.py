@@ -119,7 +119,9 @@ class Refinement:
 
     def refines(self, detailed: Protocol | None = None) -> Property:
         """The claim that every step is one of the ideal's."""
-        return self.steps(detailed).properties[REFINES]
+        claimed = _bare(detailed or self.detailed)
+        self._claim_refines(claimed)
+        return claimed.properties[REFINES]
 
     def begins(self, detailed: Protocol | None = None) -> Property:
         """The claim about first states."""
@@ -161,12 +163,7 @@ class Refinement:
         run in which it is.
         """
         claimed = _bare(detailed or self.detailed)
-        self._claim(
-            claimed,
-            REFINES,
-            "Every step is a step of the ideal, or changes nothing that the ideal knows.",
-            self._refines,
-        )
+        self._claim_refines(claimed)
         for action in self.abstract.actions.values():
             doc = f"No step is this one of the ideal: {action.doc}"
             self._claim(claimed, never_name(action.name), doc, partial(self._never, action))
@@ -191,6 +188,10 @@ class Refinement:
         field = self.abstract.fields[name]
         keys = _keys(field)
         return keys, self._image(field, self.detailed.symbols(after=False), keys)
+
+    def _claim_refines(self, claimed: Protocol) -> None:
+        doc = "Every step is a step of the ideal, or changes nothing that the ideal knows."
+        self._claim(claimed, REFINES, doc, self._refines)
 
     def _claim(self, claimed: Protocol, name: str, doc: str, node: Callable[[Any, Any], Node]) -> None:
         def claim(s: Fields, t: Fields) -> Bool:

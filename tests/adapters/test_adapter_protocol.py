@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.readme import scope_row, sum_row
 from model_check.explore import Verdict, explore
 from spec.adapters import adapters
 from spec.adapters.properties import SHOWN_BY
 from spec.adapters.scopes import SCOPES
+from tests.figures import FIGURES
 
 COUNTS = {
     # scope: states with symmetry, steps with symmetry, depth
@@ -20,11 +22,12 @@ COUNTS = {
 @pytest.mark.parametrize("scope", COUNTS)
 def test_adapters_hold_and_counts(scope: str) -> None:
     """Every property, recovery and goal, every action taken, no dead end, and the pinned counts."""
-    found = explore(adapters, SCOPES[scope])
+    found = explore(adapters, SCOPES[scope], orbits=True)
     assert found.verdict is Verdict.HOLDS, found.reason
     assert {outcome.verdict for outcome in found.outcomes} == {Verdict.HOLDS}
     assert found.never == ()
     assert (found.states, found.steps, found.depth) == COUNTS[scope]
+    assert {scope_row(found), sum_row(found)} <= set(FIGURES)
 
 
 def test_every_claim_on_adapters_has_a_goal() -> None:

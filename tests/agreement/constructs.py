@@ -34,6 +34,7 @@ from spec.lang.nodes import (
     walk,
 )
 from tests.agreement.drawn import protocols
+from tests.agreement.shares import Shares
 
 SORTS = ("truth value", "member", "element", "natural")
 KINDS = (
@@ -152,6 +153,7 @@ def main() -> None:
     wanted = parser.parse_args().protocols
     counts: Counter[str] = Counter()
     having: Counter[str] = Counter()
+    shares = Shares()
 
     @settings(
         max_examples=wanted,
@@ -165,9 +167,12 @@ def main() -> None:
         found = constructs(protocol)
         counts.update(found)
         having.update(found.keys())
+        for share in shares.values():
+            share.takes(found)
 
     draw()
     print(table(counts, having, wanted))
+    print(f"\nWhat each reader would be given of them:\n{shares.told(KINDS)}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from functools import cache, partial
 
 import pytest
 
+from benchmarks.readme import proof_row
 from model_check.explore import Verdict, explore
 from model_check.prove.finder import Finder
 from model_check.prove.induction import Proof, discharge, prove
@@ -27,6 +28,7 @@ from spec.serving import serving
 from spec.serving.lemmas import LEMMAS as SERVING
 from spec.serving.mutants import MUTANTS as SERVING_MUTANTS
 from spec.serving.scopes import SMOKE as SERVING_SMOKE
+from tests.figures import FIGURES
 
 LIMITS = Limits()
 PROTOCOLS: dict[str, tuple[Protocol, Lemmas, Mutants, Scope]] = {
@@ -53,6 +55,7 @@ def test_every_claim_is_proved_but_those_listed(name: str) -> None:
     unproved = {o.claim: o.reason for o in proof(name).outcomes if o.answer is not Answer.HOLDS}
     assert unproved.keys() == lemmas.bounded_only.keys(), unproved
     assert set(protocol.properties) <= {o.claim for o in proof(name).outcomes}
+    assert proof_row(name, proof(name)) in FIGURES
     if lemmas.bounded_only:
         tried = prove(partial(theory, name), claims=list(lemmas.bounded_only), workers=2)
         assert not [o.claim for o in tried.outcomes if o.claim in lemmas.bounded_only and o.answer is Answer.HOLDS]

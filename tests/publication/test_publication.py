@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.readme import scope_row
 from model_check.explore import Verdict, explore
 from spec.publication import publication
 from spec.publication.properties import SHOWN_BY
 from spec.publication.scopes import SCOPES
+from tests.figures import FIGURES
 
 COUNTS = {
     # scope: states with symmetry, steps with symmetry, states without, depth
@@ -25,6 +27,7 @@ def test_holds_and_counts(scope: str) -> None:
     assert {outcome.verdict for outcome in found.outcomes} == {Verdict.HOLDS}
     assert found.never == ()
     assert (found.states, found.steps, found.orbits, found.depth) == COUNTS[scope]
+    assert scope_row(found) in FIGURES
 
 
 def test_symmetry_hides_nothing() -> None:
@@ -33,6 +36,7 @@ def test_symmetry_hides_nothing() -> None:
     found = explore(publication, SCOPES["smoke"], symmetry=False)
     assert found.verdict is Verdict.HOLDS, found.reason
     assert (found.states, found.depth) == (states, depth)
+    assert scope_row(found) in FIGURES
 
 
 def test_every_claim_has_a_goal() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.readme import scope_row
 from model_check.explore import Verdict, explore
 from model_check.simulate import simulate
 from spec.serving import serving
 from spec.serving.mutants import MUTANTS
 from spec.serving.properties import SHOWN_BY
 from spec.serving.scopes import NIGHTLY, SCOPES
+from tests.figures import FIGURES
 
 COUNTS = {
     # scope: states with symmetry, steps with symmetry, states without, depth
@@ -27,6 +29,7 @@ def test_holds_and_counts(scope: str) -> None:
     assert {outcome.verdict for outcome in found.outcomes} == {Verdict.HOLDS}
     assert found.never == ()
     assert (found.states, found.steps, found.orbits, found.depth) == COUNTS[scope]
+    assert scope_row(found) in FIGURES
 
 
 def test_symmetry_hides_nothing() -> None:
@@ -35,6 +38,7 @@ def test_symmetry_hides_nothing() -> None:
     found = explore(serving, SCOPES["smoke"], symmetry=False)
     assert found.verdict is Verdict.HOLDS, found.reason
     assert (found.states, found.depth) == (states, depth)
+    assert scope_row(found) in FIGURES
 
 
 def test_every_claim_has_a_goal() -> None:
