@@ -1,7 +1,7 @@
 """The README's figures: counted here, written there. ``python -m benchmarks.readme`` (or ``make figures``).
 
-What stands between ``<!-- worlds -->`` and ``<!-- /worlds -->``, and between the marks of the other `PARTS`, is never typed
-by hand. Everything in it is a count, the same on every machine, and a test holds the README to it.
+What stands between ``<!-- worlds -->`` and ``<!-- /worlds -->``, and between the marks of the other `PARTS`, is never
+typed by hand. Everything in it is a count, the same on every machine, and tests hold the README to it.
 """
 
 from __future__ import annotations
