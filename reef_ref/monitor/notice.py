@@ -12,7 +12,10 @@ CONFORMS = "follows_the_protocol"
 
 
 class Freshness(enum.Enum):
-    """What may be said of the prefixes that an engine's requests reuse."""
+    """What may be said of the prefixes that an engine's requests reuse, up to the last event or beat of its ranks.
+
+    That a rank's newest event is lost shows at its next beat (`reef_ref.sglang.events.BEAT_S`), not before.
+    """
 
     FRESH = "fresh"
     """Everything was seen, and each reused slot was of the weights of then."""
