@@ -18,6 +18,7 @@ from pathlib import Path
 from model_check.checkpoint import Checkpoint, Unfit
 from model_check.evaluate import Env, Instance, Space, State
 from model_check.graph import Graph
+from model_check.interrupts import remembered
 from model_check.links import Links
 from model_check.record import DEAD_END, Claims
 from model_check.runs import DiskShort
@@ -233,11 +234,23 @@ class _Exploring:
         orbits: bool,
         progress: Callable[[Progress], None] | None,
     ) -> Exploration:
+        with remembered() as interrupt:
+            return self._run(max_states, max_seconds, orbits, progress, interrupt)
+
+    def _run(
+        self,
+        max_states: int | None,
+        max_seconds: float | None,
+        orbits: bool,
+        progress: Callable[[Progress], None] | None,
+        interrupt: Callable[[], None],
+    ) -> Exploration:
         search, began, peak = self.search, time.perf_counter(), peak_memory()
         reason, complete = "", False
 
         def tick(doing: str = "exploring") -> None:
             nonlocal reason
+            interrupt()
             seconds = time.perf_counter() - began
             if max_seconds is not None and seconds > max_seconds:
                 reason = f"stopped after {max_seconds:g} seconds"
@@ -255,6 +268,7 @@ class _Exploring:
                 if max_states is not None and search.states > max_states:
                     reason = reason or f"stopped past {max_states:,} states"
                     search.stop()
+                interrupt()
             complete = not search.stopped and not search.counts[-1]
             if found:
                 counterexample = self._tell(found)

@@ -1,19 +1,17 @@
 """Calls spread over processes of this machine, or one after the other in this one.
 
-An interrupt is never lost. Python drops whatever is raised while an object is let go of, an interrupt too, and z3's
-objects are let go of all the time; so it is remembered, and raised again before the next answer.
+An interrupt is never lost (`interrupts`): it is raised again before the next answer.
 """
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from types import FrameType
 from typing import Any, TypeVar
+
+from model_check.interrupts import remembered
 
 T = TypeVar("T")
 
@@ -35,7 +33,7 @@ def pooled(
         BrokenProcessPool: a process was killed.
         KeyboardInterrupt: somebody interrupts, who waits for an answer or works on the last one.
     """
-    with _interrupts() as check:
+    with remembered() as check:
         if workers is None:
             for number, call in enumerate(calls):
                 answer = function(*call)
@@ -60,30 +58,6 @@ def pooled(
 
 def _die_quietly() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[Callable[[], None]]:
-    """Remember interrupts; what is yielded raises one that was. Only the main thread is interrupted at all."""
-    interrupted = False
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupted
-        interrupted = True
-        signal.default_int_handler(number, frame)
-
-    def check() -> None:
-        if interrupted:
-            raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield check
-        return
-    previous = signal.signal(signal.SIGINT, remember)
-    try:
-        yield check
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 __all__ = ["pooled"]

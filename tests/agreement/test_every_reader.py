@@ -38,7 +38,7 @@ COMPARED = 250
 """At least so many are compared in one block: 2,000 in all."""
 LARGEST = 150
 """States of a world that is compared."""
-SHARE = 0.05
+SHARE = 0.015
 """Of the protocols that are compared in a block, at least so many have any one construct."""
 
 

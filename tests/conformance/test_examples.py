@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from reef_ref.cli import main
-from tests.conformance.examples import FOLDER, examples, text
+from tests.conformance.example_files import FOLDER, examples, text
 
 FILES = sorted(FOLDER.rglob("*.yaml"))
 
 
 def test_every_row_has_its_example() -> None:
-    """Refresh: python -m tests.conformance.examples"""
+    """Refresh: python -m tests.conformance.example_files"""
     for path, (row, case) in examples().items():
         assert (FOLDER / path).read_text() == text(row, case), path
 

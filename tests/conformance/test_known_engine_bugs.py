@@ -78,7 +78,7 @@ def a_paused_engine_counts_as_idle_whatever_it_holds(patch: pytest.MonkeyPatch) 
     really = IdleHooks.is_fully_idle
 
     def is_fully_idle(self: Any, original: Any, scheduler: Any, **asked: bool) -> Any:
-        return self._mode == RETRACT or really(self, original, scheduler, **asked)
+        return self._pauses.mode == RETRACT or really(self, original, scheduler, **asked)
 
     patch.setattr(IdleHooks, "is_fully_idle", is_fully_idle)
 

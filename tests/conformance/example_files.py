@@ -1,4 +1,4 @@
-"""An example file for every row of the sharing table: `python -m tests.conformance.examples` writes them anew.
+"""An example file for every row of the sharing table: `python -m tests.conformance.example_files` writes them anew.
 
 Each is the plainest configuration that the row decides.
 """
