@@ -115,6 +115,8 @@ def told(world: tuple[int, int, int], memory: str, first: Part, second: Part) ->
 
 def main() -> int:
     """Run it twice, check it, print it."""
+    # A shell has what it starts in the background ignore interrupts, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large", description=__doc__)
     parser.add_argument("world", type=int, nargs="*", default=WORLD, metavar="N", help="engines, requests, loads")
     parser.add_argument("--memory", default=MEMORY, help="for states, before they go to disk (default: %(default)s)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 
 import pytest
@@ -16,3 +17,6 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="reef-ref-tests-", ignore_cleanup_errors=True)
         os.environ[CACHE_VARIABLE] = folder.name
         config.add_cleanup(folder.cleanup)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell has what it starts in the background ignore interrupts, and what tests start and interrupt inherits that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
