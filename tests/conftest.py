@@ -18,5 +18,5 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[CACHE_VARIABLE] = folder.name
         config.add_cleanup(folder.cleanup)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell has what it starts in the background ignore interrupts, and what tests start and interrupt inherits that.
+        # A shell has what it starts in the background ignore interrupts, and whatever tests start inherits that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
