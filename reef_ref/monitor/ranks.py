@@ -43,10 +43,11 @@ class RankWatch:
         self.source = source
         self.load_id: str | None = None
         self.paused: str | None = None
-        self._sharing: bool | None = None
+        self.sharing: bool | None = None
+        """Whether its tree shares prefixes; none where that was not heard."""
         self._watched = False
         self._lost = True
-        self._told: deque[str] = deque(maxlen=STORY)
+        self._told: deque[RankEvent] = deque(maxlen=STORY)
         self._known = (Freshness.UNKNOWN, "nothing was heard yet")
         self._silent = ""
 
@@ -54,11 +55,6 @@ class RankWatch:
     def freshness(self) -> Freshness:
         """What may be said of what its requests reuse."""
         return Freshness.UNKNOWN if self._silent and self._known[0] is Freshness.FRESH else self._known[0]
-
-    @property
-    def sharing(self) -> bool | None:
-        """Whether its tree shares prefixes; none where that was not heard."""
-        return self._sharing
 
     @property
     def why(self) -> str:
@@ -80,7 +76,7 @@ class RankWatch:
 
     def feed(self, event: RankEvent) -> Iterator[Violation]:
         """Take the next event."""
-        self._told.append(told(event))
+        self._told.append(event)
         match event:
             case rank_events.Start():
                 yield from self._start(event)
@@ -105,7 +101,7 @@ class RankWatch:
 
     def _start(self, event: rank_events.Start) -> Iterator[Violation]:
         self._lost = False
-        self._sharing = event.sharing
+        self.sharing = event.sharing
         self.paused = None
         self._watched = event.provenance is not None
         self.load_id = None if event.provenance is None else event.provenance.get("load_id")
@@ -126,9 +122,9 @@ class RankWatch:
         self._watched, self.load_id = True, event.load_id
         if event.paused is None:
             yield self._violation("bytes_arrive_in_a_pause", event, f"{_load(event)} while the engine generates")
-        if not event.mixed or self._sharing is False:
+        if not event.mixed or self.sharing is False:
             return
-        if self._sharing is None:
+        if self.sharing is None:
             # Whether there is a tree that keeps anything was said at the start, and not heard.
             self.lose("weights changed while KV was kept, and whether it is shared was not heard")
             return
@@ -164,7 +160,7 @@ class RankWatch:
         self._known = (freshness, why)
 
     def _violation(self, name: str, event: RankEvent, reason: str, *, stopped: bool = False) -> Violation:
-        return Violation(name, self.engine, self.source, event.number, reason, tuple(self._told), stopped)
+        return Violation(name, self.engine, self.source, event.number, reason, tuple(map(told, self._told)), stopped)
 
 
 def _load(event: rank_events.Load) -> str:

@@ -175,7 +175,7 @@ class Sidecar:
         now, waiting_since = asyncio.get_running_loop().time, None
         while True:
             await asyncio.sleep(LOOK_S)
-            if not self.status().counts.waiting:
+            if not self._monitor.waiting:
                 waiting_since = None
             elif waiting_since is None:
                 waiting_since = now()

@@ -117,7 +117,7 @@ class Monitor:
         self._lines: Sequencer[Line] = Sequencer(window)
         self._rank_events: Sequencer[tuple[int, RankEvent]] = Sequencer(window)
         self._ranks: dict[int, dict[int, RankWatch]] = {engine: {} for engine in range(engines)}
-        self._told: deque[str] = deque(maxlen=STORY)
+        self._told: deque[Line | Lost] = deque(maxlen=STORY)
         self._heard_first = ""
         self._coordinator_events = self._rank_events_seen = self._violations = self._resynchronised = 0
 
@@ -160,6 +160,11 @@ class Monitor:
 
     # What is known
 
+    @property
+    def waiting(self) -> int:
+        """How many events wait for one that is missing."""
+        return self._lines.waiting + self._rank_events.waiting
+
     def status(self) -> Status:
         """What is known now."""
         heard = self._coordinator_events > 0
@@ -176,7 +181,7 @@ class Monitor:
                 lost=self._lines.lost + self._rank_events.lost,
                 late=self._lines.late + self._rank_events.late,
                 repeated=self._lines.repeated + self._rank_events.repeated,
-                waiting=self._lines.waiting + self._rank_events.waiting,
+                waiting=self.waiting,
                 resynchronised=self._resynchronised + (self._validator.resynchronised if heard else 0),
             ),
         )
@@ -204,17 +209,17 @@ class Monitor:
 
     def _judge(self, found: Numbered[Line] | Lost) -> None:
         if isinstance(found, Lost):
-            self._told.append(f"events {found.first} to {found.last} of {found.source} are lost")
+            self._told.append(found)
             self._forget(f"event {found.first} of {found.source} is missing")
             return
         line = found.item
         self._coordinator_events += 1
-        self._told.append(f"{line.number}. {called(line.event)}")
+        self._told.append(line)
         if isinstance(line.event, events.Die | events.Retire | events.EmptySlot):
             # Whatever its ranks did not tell, they will not tell any more.
             self._ranks.get(line.event.engine, {}).clear()
         if self._validator.judge(line) is Verdict.INEXPLICABLE and (finding := self._validator.finding) is not None:
-            self._violated(_as_violation(finding, tuple(self._told)))
+            self._violated(_as_violation(finding, tuple(map(_told, self._told))))
             self._forget(f"event {line.number} of {line.source} has no place in the protocol")
         self._on_line(line)
 
@@ -253,6 +258,13 @@ def _any_of(answers: Iterable[bool | None]) -> bool | None:
     """Whether one is true; none where that is not known."""
     found = set(answers)
     return True if True in found else None if None in found else False
+
+
+def _told(what: Line | Lost) -> str:
+    """A step of a story. Made when there is one to tell: most of what comes in is never told again."""
+    if isinstance(what, Lost):
+        return f"events {what.first} to {what.last} of {what.source} are lost"
+    return f"{what.number}. {called(what.event)}"
 
 
 def _as_violation(finding: Finding, story: tuple[str, ...]) -> Violation:

@@ -34,6 +34,20 @@ BOUNDS = Bounds(pause_s=PAUSE_S)
 PROBE = Request(input_ids=prompt(1, 400), max_new_tokens=16)
 ACROSS = Request(input_ids=prompt(2, 100), max_new_tokens=800)
 CONFIGURATION = EngineConfiguration(provenance="report")
+IN_PROCESS = {
+    "device": "cpu",
+    "attention_backend": "torch_native",
+    "sampling_backend": "pytorch",
+    "dtype": "float32",
+    "max_total_tokens": 60000,
+    "mem_fraction_static": 0.5,
+    "weight_version": "engine:1",
+    "enable_memory_saver": True,
+    "enable_lora": True,
+    "lora_backend": "torch_native",
+    "log_level": "error",
+}
+"""Arguments of an `sglang.Engine` in a process of the tests, but for its model and adapters."""
 
 
 def trainer(models: Models) -> WrittenTrainer:
@@ -92,6 +106,18 @@ class Deployment:
         await asyncio.sleep(1.0)
         assert not any(task.done() for task in tasks), "requests were over before anything was done to them"
         return tasks
+
+    async def publish_across(self, number: int) -> None:
+        """Publish a job while requests are in flight: each is answered in full, first by the old load, then the new."""
+        old = str(self.coordinator.served.load_id)
+        across = await self.in_flight()
+        job = await self.train(number)
+        load_id = await self.coordinator.publish(job)
+        assert not any(task.done() for task in across), "engines wait for the commit"
+        await self.commit(job)
+        for answer in await asyncio.gather(*across):
+            assert len(answer.output_ids) == ACROSS.max_new_tokens
+            assert [answer.spans[0].load_id, answer.spans[-1].load_id] == [old, str(load_id)]
 
     async def stale_prefixes(self) -> list[int]:
         """What the plugin of each engine has counted."""

@@ -17,21 +17,8 @@ from reef_ref.engines.ray import ActorSettings, RayLauncher
 from reef_ref.health import Slots
 from reef_ref.scenarios.models import Models
 from tests.engine.coordinator_life import live
-from tests.engine.deployment import ENGINES
+from tests.engine.deployment import ENGINES, IN_PROCESS
 
-ARGUMENTS = {
-    "device": "cpu",
-    "attention_backend": "torch_native",
-    "sampling_backend": "pytorch",
-    "dtype": "float32",
-    "max_total_tokens": 60000,
-    "mem_fraction_static": 0.5,
-    "weight_version": "engine:1",
-    "enable_memory_saver": True,
-    "enable_lora": True,
-    "lora_backend": "torch_native",
-    "log_level": "error",
-}
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "REEF_REF_PROVENANCE": "report", "REEF_REF_IDLE": "retract"}
 
 
@@ -39,7 +26,7 @@ def settings(models: Models) -> Callable[[int], ActorSettings]:
     """Every engine on checkpoint 1, with adapter A."""
     paths = {"model_path": str(models.checkpoint(1)), "lora_paths": [f"A={models.adapter('A')}"]}
     one = ActorSettings(
-        arguments=ARGUMENTS | paths, environment=ENVIRONMENT, limits=Limits(flush_total_s=10.0, health_s=2.0)
+        arguments=IN_PROCESS | paths, environment=ENVIRONMENT, limits=Limits(flush_total_s=10.0, health_s=2.0)
     )
     return lambda _: one
 

@@ -16,7 +16,7 @@ from reef_ref.control import CallsFailed
 from reef_ref.engines.processes import end_session
 from reef_ref.markers import MarkerFile, Status, decode
 from reef_ref.monitor.validate import validate
-from tests.engine.deployment import ACROSS, ENGINES, Deployment, deployed
+from tests.engine.deployment import ENGINES, Deployment, deployed
 
 BOUND_S = 600.0
 LIFE_S = 120.0
@@ -42,19 +42,10 @@ def test_publications_a_hanging_engine_a_killed_one_and_a_killed_coordinator(tmp
 
 async def a_publication(deployment: Deployment, before: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
     """Requests in flight on both engines are answered in full, the old load first and the new one last."""
-    coordinator = deployment.coordinator
-    old = str(coordinator.served.load_id)
-    across = await deployment.in_flight()
-    job = await deployment.train(2)
-    load_id = await coordinator.publish(job)
-    assert not any(task.done() for task in across), "engines wait for the commit"
-    await deployment.commit(job)
-    for answer in await asyncio.gather(*across):
-        assert len(answer.output_ids) == ACROSS.max_new_tokens
-        assert [answer.spans[0].load_id, answer.spans[-1].load_id] == [old, str(load_id)]
+    await deployment.publish_across(2)
     assert deployment.status is Status.COMPLETE
-    assert coordinator.record is not None
-    assert coordinator.record.checksum, "SGLang tells what its weights are"
+    assert deployment.coordinator.record is not None
+    assert deployment.coordinator.record.checksum, "SGLang tells what its weights are"
     after = await deployment.probe()
     assert len(after) == 1
     assert after.isdisjoint(before)

@@ -18,22 +18,11 @@ from reef_ref.scenarios.configuration import EngineConfiguration
 from reef_ref.scenarios.models import Models
 from reef_ref.scenarios.prompts import prompt
 from reef_ref.testing.driver import CLAUSES, Driver, MakeDriver, check_driver
+from tests.engine.deployment import IN_PROCESS
 
 BOUND_S = 400.0
 LIMITS = Limits(flush_total_s=10.0)
 CONFIGURATION = EngineConfiguration(memory_saver=True, adapters=("A",), provenance="off", limits=LIMITS)
-ARGUMENTS = {
-    "device": "cpu",
-    "attention_backend": "torch_native",
-    "sampling_backend": "pytorch",
-    "dtype": "float32",
-    "max_total_tokens": 60000,
-    "mem_fraction_static": 0.5,
-    "weight_version": "engine:1",
-    "enable_memory_saver": True,
-    "enable_lora": True,
-    "lora_backend": "torch_native",
-}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +81,7 @@ def test_an_engine_in_this_process_keeps_the_contract(checkpoints: Models) -> No
     async def check() -> None:
         async with asyncio.timeout(BOUND_S):
             paths = {"model_path": str(checkpoints.checkpoint(1)), "lora_paths": [f"A={checkpoints.adapter('A')}"]}
-            engine = await start({**ARGUMENTS, **paths}, limits=LIMITS)
+            engine = await start({**IN_PROCESS, **paths}, limits=LIMITS)
             try:
 
                 @asynccontextmanager

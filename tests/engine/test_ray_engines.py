@@ -26,7 +26,7 @@ from reef_ref.monitor.validate import validate
 from reef_ref.scenarios.models import Models
 from reef_ref.scenarios.prompts import prompt
 from reef_ref.testing.driver import CLAUSES, Driver, check_driver
-from tests.engine.deployment import ACROSS, ENGINES, Deployment, coordinated
+from tests.engine.deployment import ENGINES, Deployment, coordinated
 from tests.engine.ray_cluster import Cluster, cluster
 from tests.engine.ray_life import settings
 
@@ -151,16 +151,7 @@ def actor(deployment: Deployment, slot: int) -> int:
 
 async def a_publication(deployment: Deployment, before: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
     """Requests in flight on both actors are answered in full, the old load first and the new one last."""
-    coordinator = deployment.coordinator
-    old = str(coordinator.served.load_id)
-    across = await deployment.in_flight()
-    job = await deployment.train(2)
-    load_id = await coordinator.publish(job)
-    assert not any(task.done() for task in across), "engines wait for the commit"
-    await deployment.commit(job)
-    for answer in await asyncio.gather(*across):
-        assert len(answer.output_ids) == ACROSS.max_new_tokens
-        assert [answer.spans[0].load_id, answer.spans[-1].load_id] == [old, str(load_id)]
+    await deployment.publish_across(2)
     after = await deployment.probe()
     assert after.isdisjoint(before)
     await settled(deployment, after)
