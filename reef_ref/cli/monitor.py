@@ -118,7 +118,7 @@ def monitor(
     status = sidecar.status()
     if status.counts.violations:
         return Status.VIOLATED
-    return Status.UNDETERMINED if status.counts.lost or sidecar.unreadable else Status.HOLDS
+    return Status.HOLDS if sidecar.saw_all() else Status.UNDETERMINED
 
 
 async def _watch(sidecar: Sidecar, server: Server | None, log: Log, until: Until) -> None:

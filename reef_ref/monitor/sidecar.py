@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from reef_ref.events import Line, MalformedEvent, read_line
-from reef_ref.monitor.notice import Violation
+from reef_ref.monitor.notice import Freshness, Violation
 from reef_ref.monitor.policy import Policy
 from reef_ref.monitor.respond import Responder, Response, Responses
 from reef_ref.monitor.sources import LONGEST, follow, listen
@@ -108,6 +108,18 @@ class Sidecar:
     def unreadable(self) -> int:
         """Lines that were no events."""
         return self._unreadable
+
+    def saw_all(self) -> bool:
+        """Whether nothing that its inputs could have told is unknown now, or was lost on the way.
+
+        A file of an engine has to show that one fresh, a socket all of them, and a coordinator's file the deployment.
+        """
+        status = self.status()
+        if status.counts.lost or self._unreadable or (self.inputs.coordinators and not status.deployment):
+            return False
+        slots = [slot for slot, _ in self.inputs.engines]
+        expected = range(self.engines) if self.inputs.socket is not None or None in slots else slots
+        return all(slot is None or status.engines[slot].freshness is Freshness.FRESH for slot in expected)
 
     @property
     def reacting(self) -> bool:

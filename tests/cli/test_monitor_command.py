@@ -97,6 +97,14 @@ def test_what_is_right_ends_with_nothing(tmp_path: Path) -> None:
     assert (status["engines"]["0"]["freshness"], status["engines"]["0"]["load_id"]) == ("fresh", "a:2")
 
 
+def test_an_engine_that_was_never_heard_is_not_all_right(tmp_path: Path) -> None:
+    """Nothing was violated, and nothing was seen: 3, whatever the file's engine may have done."""
+    with monitor("--engine", f"0={tmp_path / 'nobody'}") as process:
+        process.send_signal(signal.SIGTERM)
+        assert said(process)["engines"]["0"]["freshness"] == "unknown"
+        assert process.wait(BOUND_S) == 3
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
