@@ -29,7 +29,7 @@ from reef_ref.monitor.notice import CONFORMS
 from reef_ref.monitor.policy import PROPERTIES
 from reef_ref.outlet import Outlet
 from reef_ref.rank_events import encode
-from tests.monitor.test_ranks import Rank
+from tests.monitor.deployments import Rank
 
 
 def test_a_plan_is_the_same_every_time_and_leaves_nothing_out() -> None:
@@ -158,7 +158,7 @@ def test_a_monitor_is_asked_killed_and_begun_again(tmp_path: Path) -> None:
                 for event in rank.publication("a:3"):
                     outlet.put(line(event))
                 async with asyncio.timeout(60):
-                    while relay.last[seen.source] < rank._number:
+                    while relay.last[seen.source] < rank.number:
                         await asyncio.sleep(0.05)
                 assert relay.lost == 1
                 outlet.close()

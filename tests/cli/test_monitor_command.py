@@ -17,7 +17,7 @@ import pytest
 
 from reef_ref.cli import main
 from reef_ref.rank_events import encode
-from tests.monitor.test_ranks import Rank
+from tests.monitor.deployments import Rank
 
 BOUND_S = 120
 

@@ -36,7 +36,7 @@ STARTED = {"able_to_share": True, "problems": (), "verdicts": (), "idle": "retra
 class Rank:
     """One rank's process, telling as the plugin does."""
 
-    def __init__(self, pid: int, rank: int = 0, engine: int | None = None) -> None:
+    def __init__(self, pid: int = 7, rank: int = 0, engine: int | None = None) -> None:
         self._source = {"pid": pid, "rank": rank, "engine": engine}
         self.number = 0
 
@@ -52,22 +52,33 @@ class Rank:
         provenance = {"mode": "report", "load_id": load_id} if watched else None
         return self(rank_events.Start, **STARTED, sharing=sharing, provenance=provenance)
 
-    def publication(self, epoch: int, load_id: str) -> Iterator[RankEvent]:
+    def load(self, load_id: str | None, *, mixed: bool = False, paused: str | None = "retract") -> RankEvent:
+        return self(rank_events.Load, epoch=1, load_id=load_id, reason="disk", mixed=mixed, paused=paused)
+
+    def publication(self, load_id: str) -> Iterator[RankEvent]:
         """What a rank tells of a publication that keeps the protocol."""
         yield self(rank_events.Pause, mode="retract")
         yield self(rank_events.Flush, load_id=load_id)
-        yield self(rank_events.Load, epoch=epoch, load_id=load_id, reason="disk", mixed=False, paused="retract")
+        yield self.load(load_id)
         yield self(rank_events.Continue, load_id=load_id)
 
-    def stale(self, action: str = "reported", *, stale: int = 4, request: str = "r") -> RankEvent:
+    def stale(
+        self,
+        action: str = "reported",
+        kind: type[RankEvent] = rank_events.StalePrefix,
+        *,
+        stale: int = 4,
+        foreign: int = 0,
+        request: str = "r",
+    ) -> RankEvent:
         return self(
-            rank_events.StalePrefix,
+            kind,
             action=action,
             request=request,
             reused=8,
             stale=stale,
-            foreign_adapter=0,
-            slots=(),
+            foreign_adapter=foreign,
+            slots=({"position": 0, "slot": 5},),
             written_by=("a:1",),
             serving="a:2",
             retractions=0,

@@ -212,7 +212,7 @@ def test_a_process_is_asked_and_ends_with_what_it_said(tmp_path: Path) -> None:
     """The status over HTTP, once all is read, is the last line of the log; and the token is wanted."""
     file = tmp_path / "rank.ndjson"
     rank = Rank(7)
-    file.write_bytes(as_lines([rank.start(), *rank.publication(1, "a:2")]))
+    file.write_bytes(as_lines([rank.start(), *rank.publication("a:2")]))
     headers = {"Authorization": f"Bearer {SECRET}"}
     options = ("--engines", "1", "--engine", f"0={file}", "--http", "0", "--token-file", str(token_file(tmp_path)))
     with monitor(*options) as running:

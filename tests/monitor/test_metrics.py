@@ -336,7 +336,7 @@ def test_what_did_not_come_right_is_counted() -> None:
     """Late, repeated, lost, waiting; and lines that are none."""
     watched = Watched(1)
     rank = Rank(7)
-    told = [rank.start(), *rank.publication(1, "a:2")]
+    told = [rank.start(), *rank.publication("a:2")]
     watched.feed(told[0], told[2])
     assert watched.samples()["reef_ref_events_waiting"] == 1
     watched.feed(told[1], told[1])
@@ -409,7 +409,7 @@ def test_series_do_not_grow() -> None:
     before = set(watched.samples())
     watched.tell(*all_kinds())
     rank = Rank(9)
-    watched.feed(rank.start(), rank.stale(), *rank.publication(1, "a:2"), engine=2)
+    watched.feed(rank.start(), rank.stale(), *rank.publication("a:2"), engine=2)
     for name in PROPERTIES:
         watched.metrics.violation(Violation(name, 2, "s", 1, "because", ()))
     assert names(set(watched.samples()) - before) <= {"reef_ref_engine_sharing", "reef_ref_latched"}

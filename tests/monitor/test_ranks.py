@@ -18,61 +18,16 @@ from reef_ref.rank_events import (
     Continue,
     Flush,
     Label,
-    Load,
     MalformedRankEvent,
     Pause,
     RankEvent,
     StaleAdoption,
-    StalePrefix,
-    Start,
     encode,
     read_rank_event,
 )
+from tests.monitor.deployments import Rank
 
 MANY = settings(max_examples=300, deadline=None, derandomize=True)
-
-
-class Rank:
-    """Makes a rank's events, numbered."""
-
-    def __init__(self, pid: int = 7, rank: int = 0) -> None:
-        self._source = {"pid": pid, "rank": rank, "time": 0.0}
-        self._number = 0
-
-    def __call__(self, kind: type[RankEvent], **fields: Any) -> RankEvent:
-        self._number += kind is not Beat
-        return kind(**self._source, number=self._number, **fields)
-
-    def start(self, *, sharing: bool = True, watched: bool = True) -> RankEvent:
-        provenance = {"mode": "report", "load_id": "a:1"} if watched else None
-        return self(
-            Start, able_to_share=True, sharing=sharing, problems=(), verdicts=(), idle="retract", provenance=provenance
-        )
-
-    def load(self, load_id: str | None, *, mixed: bool = False, paused: str | None = "retract") -> RankEvent:
-        return self(Load, epoch=1, load_id=load_id, reason="update from disk", mixed=mixed, paused=paused)
-
-    def stale(self, action: str = "reported", kind: type[RankEvent] = StalePrefix, foreign: int = 0) -> RankEvent:
-        return self(
-            kind,
-            action=action,
-            request="r1",
-            reused=8,
-            stale=0 if foreign else 8,
-            foreign_adapter=foreign,
-            slots=({"position": 0, "slot": 5},),
-            written_by=("load a:1 (epoch 0)",),
-            serving="load a:2 (epoch 1)",
-            retractions=0,
-        )
-
-    def publication(self, load_id: str) -> list[RankEvent]:
-        return [
-            self(Pause, mode="retract"),
-            self(Flush, load_id="a:1"),
-            self.load(load_id),
-            self(Continue, load_id=load_id),
-        ]
 
 
 def watched(events: list[RankEvent]) -> tuple[RankWatch, list[Violation]]:
@@ -101,7 +56,7 @@ def test_in_place_without_sharing_is_right() -> None:
 WRONG: dict[str, Callable[[Rank], list[RankEvent]]] = {
     "no_stale_hit": lambda r: [r.start(), r.stale()],
     "no_stale_hit, adopted": lambda r: [r.start(), r.stale(kind=StaleAdoption)],
-    "adapters_are_apart": lambda r: [r.start(), r.stale(foreign=3)],
+    "adapters_are_apart": lambda r: [r.start(), r.stale(stale=0, foreign=3)],
     "flush_point": lambda r: [r.start(), r(Pause, mode="retract"), r.load("a:2", mixed=True)],
     "sharing_only_with_retract": lambda r: [
         r.start(),
@@ -170,7 +125,7 @@ def stream(chance: Any) -> Iterator[RankEvent]:
             case 3:
                 yield rank.load("a:9", mixed=True)
             case _:
-                yield rank(Beat, dropped=0, counters={})
+                yield rank.beat()
 
 
 @MANY
@@ -183,7 +138,7 @@ def test_never_fresh_where_something_stale_was_not_seen(chance: Any) -> None:
         whole.rank(0, event)
     for event in [event for event in told if chance.random() < 0.7 or isinstance(event, Beat)]:
         partly.rank(0, event)
-    partly.rank(0, msgspec.structs.replace(Rank()(Beat, dropped=0, counters={}), number=told[-1].number))
+    partly.rank(0, msgspec.structs.replace(Rank().beat(), number=told[-1].number))
     for monitor in (whole, partly):
         monitor.give_up()
     all_seen, some_seen = (m.status().engines[0].freshness for m in (whole, partly))
@@ -198,7 +153,7 @@ def test_a_gap_is_unknown_until_the_next_flush() -> None:
     monitor = Monitor(1)
     monitor.rank(0, rank.start())
     rank(Flush, load_id="a:1")
-    monitor.rank(0, rank(Beat, dropped=0, counters={}))
+    monitor.rank(0, rank.beat())
     status = monitor.status()
     assert status.engines[0].freshness is Freshness.UNKNOWN
     assert status.engines[0].why == "event 2 was not seen"
@@ -214,7 +169,7 @@ def test_silence_is_unknown_and_ends_with_the_next_word() -> None:
     monitor.rank(0, rank.start())
     monitor.silent(0, "nothing was heard of it for 30 s")
     assert monitor.status().engines[0].freshness is Freshness.UNKNOWN
-    monitor.rank(0, rank(Beat, dropped=0, counters={}))
+    monitor.rank(0, rank.beat())
     assert monitor.status().engines[0].freshness is Freshness.FRESH
 
 
